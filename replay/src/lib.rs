@@ -1,0 +1,1 @@
+//! (opening comment comes with the code)
