@@ -1,0 +1,52 @@
+// RMS normalisation of the residual stream, and of each query and key head.
+
+#include "refrain.hpp"
+
+// y = x * rsqrt(mean(x^2) + eps) * w, one work-group of 256. n is a multiple of 4.
+// Order: thread t squares the 4-element groups t, t + 256, ... by fma, elements ascending; lanes by
+// sum32; the eight waves ascending.
+KERNEL(256) rmsnorm(const float *__restrict x, const float *__restrict w, float *__restrict y, u32 n,
+                    float eps) {
+  SHARED float partial[8];
+  u32 t = thread_id();
+  u32 groups = n >> 2;
+  const float4v *x4 = (const float4v *)x;
+  float acc = 0.0f;
+  for (u32 g = t; g < groups; g += 256) {
+    float4v v = x4[g];
+    acc = fmadd(v.x, v.x, acc);
+    acc = fmadd(v.y, v.y, acc);
+    acc = fmadd(v.z, v.z, acc);
+    acc = fmadd(v.w, v.w, acc);
+  }
+  acc = sum32(acc);
+  if (lane_id() == 0) partial[wave_id()] = acc;
+  lds_barrier();
+  float total = partial[0];
+#pragma unroll
+  for (u32 i = 1; i < 8; i++) total = total + partial[i];
+  float scale = exact_rsqrt(exact_div(total, (float)n) + eps);
+  const float4v *w4 = (const float4v *)w;
+  float4v *y4 = (float4v *)y;
+  for (u32 g = t; g < groups; g += 256) y4[g] = (x4[g] * scale) * w4[g];
+}
+
+// In place per head: x * rsqrt(mean(x^2) + eps) * w. One wave per head, query heads first.
+// head_dim is a multiple of 32. Order: lane l squares elements l, l + 32, ... by fma; then sum32.
+KERNEL(32) qk_norm(float *q, float *k, const float *__restrict qw, const float *__restrict kw,
+                   u32 heads, [[maybe_unused]] u32 kv_heads, u32 head_dim, float eps) {
+  u32 h = group_id();
+  bool is_query = h < heads;
+  float *x = is_query ? q + h * head_dim : k + (h - heads) * head_dim;
+  const float *w = is_query ? qw : kw;
+  u32 lane = lane_id();
+  u32 rounds = head_dim >> 5;
+  float acc = 0.0f;
+  for (u32 i = 0; i < rounds; i++) {
+    float v = x[i * 32 + lane];
+    acc = fmadd(v, v, acc);
+  }
+  acc = sum32(acc);
+  float scale = exact_rsqrt(exact_div(acc, (float)head_dim) + eps);
+  for (u32 i = 0; i < rounds; i++) x[i * 32 + lane] = (x[i * 32 + lane] * scale) * w[i * 32 + lane];
+}

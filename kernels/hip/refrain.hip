@@ -1,0 +1,10 @@
+// One translation unit: a code object per target holds every kernel.
+
+#include "attention.hip"
+#include "elementwise.hip"
+#include "embed.hip"
+#include "gemv.hip"
+#include "kv.hip"
+#include "norm.hip"
+#include "rope.hip"
+#include "sample.hip"

@@ -1,0 +1,320 @@
+//! Declared effects: which bytes behind each pointer a kernel may read or write, as data that is
+//! evaluated with the launch's immediates and the control words.
+//!
+//! A span is an upper bound: the kernel touches nothing outside it, and may touch less (partial
+//! rotary embedding, a prompt already consumed). Every term is non-negative and grows with each
+//! word, so the union over a range of words is the span from the lowest start to the highest end.
+
+use std::ops::Range;
+
+use crate::{CatalogError, KernelRow, RingEntry, Word, WordValues};
+
+/// How an argument's bytes are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Written only; old contents do not matter.
+    Write,
+    /// Read, then written.
+    ReadWrite,
+}
+
+impl Access {
+    /// Whether bytes are read.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        matches!(self, Access::Read | Access::ReadWrite)
+    }
+
+    /// Whether bytes are written.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        matches!(self, Access::Write | Access::ReadWrite)
+    }
+
+    /// "read", "write" or "read-write".
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "write",
+            Access::ReadWrite => "read-write",
+        }
+    }
+}
+
+/// A factor of a [`Term`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factor {
+    /// An immediate argument of the kernel, by name.
+    Imm(&'static str),
+    /// A word of the control block.
+    Word(Word),
+}
+
+/// `times / over * product(factors)`; the product is a multiple of `over` for every shape that the
+/// row's needs admit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Multiplier, in bytes.
+    pub times: u64,
+    /// Divisor.
+    pub over: u64,
+    /// What is multiplied.
+    pub factors: &'static [Factor],
+}
+
+/// A byte range relative to the pointer argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// `[sum of start, sum of end)`.
+    Bytes {
+        /// First byte: a sum, empty for 0.
+        start: &'static [Term],
+        /// One past the last byte: a sum.
+        end: &'static [Term],
+    },
+    /// One word of the control block.
+    Word(Word),
+    /// The ring entry that follows entry `seq`: 8 bytes at `(seq & ring_mask) * 8`.
+    NextRingEntry,
+}
+
+/// One declared effect of a kernel on one of its pointer arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// Name of the pointer argument.
+    pub arg: &'static str,
+    /// Read, written or both.
+    pub access: Access,
+    /// Which bytes.
+    pub span: Span,
+}
+
+impl Effect {
+    /// The words that move or resize the span, without repetition.
+    #[must_use]
+    pub fn moves_with(&self) -> Vec<Word> {
+        let mut words = match self.span {
+            Span::Word(_) => Vec::new(),
+            Span::NextRingEntry => vec![Word::Seq, Word::RingMask],
+            Span::Bytes { start, end } => start
+                .iter()
+                .chain(end)
+                .flat_map(|term| term.factors)
+                .filter_map(|factor| match factor {
+                    Factor::Word(word) => Some(*word),
+                    Factor::Imm(_) => None,
+                })
+                .collect(),
+        };
+        words.sort_unstable();
+        words.dedup();
+        words
+    }
+}
+
+impl KernelRow {
+    /// The bytes of `effect` for one setting of the words, relative to its argument's pointer.
+    /// `imms` holds the immediates in the row's order.
+    ///
+    /// # Errors
+    /// [`CatalogError::Count`] for another number of immediates, [`CatalogError::Overflow`] if a
+    /// sum leaves u64.
+    pub fn range(
+        &self,
+        effect: &Effect,
+        imms: &[u32],
+        words: &WordValues,
+    ) -> Result<Range<u64>, CatalogError> {
+        self.hull(effect, imms, words, words)
+    }
+
+    /// The union of the effect's bytes over all words between `low` and `high`, each word on its
+    /// own. Both must agree on words that the effect does not move with.
+    ///
+    /// # Errors
+    /// As [`KernelRow::range`].
+    pub fn hull(
+        &self,
+        effect: &Effect,
+        imms: &[u32],
+        low: &WordValues,
+        high: &WordValues,
+    ) -> Result<Range<u64>, CatalogError> {
+        Ok(match effect.span {
+            Span::Bytes { start, end } => self.sum(start, imms, low)?..self.sum(end, imms, high)?,
+            Span::Word(word) => u64::from(word.offset())..u64::from(word.offset()) + 4,
+            Span::NextRingEntry => {
+                let mask = high.get(Word::RingMask);
+                let (first, last) = (low.get(Word::Seq), high.get(Word::Seq));
+                let (first, last) = (u64::from(first & mask), u64::from(last & mask));
+                if low.get(Word::Seq) == high.get(Word::Seq) {
+                    first * RingEntry::BYTES..(last + 1) * RingEntry::BYTES
+                } else {
+                    0..(u64::from(mask) + 1) * RingEntry::BYTES
+                }
+            }
+        })
+    }
+
+    fn sum(&self, terms: &[Term], imms: &[u32], words: &WordValues) -> Result<u64, CatalogError> {
+        let overflow = CatalogError::Overflow {
+            symbol: self.symbol,
+            what: "a declared span",
+        };
+        terms.iter().try_fold(0u64, |sum, term| {
+            let mut value = term.times;
+            for factor in term.factors {
+                let by = match *factor {
+                    Factor::Imm(name) => self.imm(name, imms)?,
+                    Factor::Word(word) => words.get(word),
+                };
+                value = value
+                    .checked_mul(u64::from(by))
+                    .ok_or_else(|| overflow.clone())?;
+            }
+            sum.checked_add(value / term.over)
+                .ok_or_else(|| overflow.clone())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Access, CatalogError, Word, WordValues, find};
+
+    fn words(pairs: &[(Word, u32)]) -> WordValues {
+        let mut values = WordValues::default();
+        for &(word, value) in pairs {
+            values.set(word, value);
+        }
+        values
+    }
+
+    #[test]
+    fn spans_follow_immediates_and_words() {
+        let at = words(&[
+            (Word::Token, 7),
+            (Word::Pos, 10),
+            (Word::PromptLen, 5),
+            (Word::Seq, 9),
+            (Word::RingMask, 7),
+        ]);
+        // Symbol, immediates in row order, argument, access, expected range.
+        type Case = (
+            &'static str,
+            &'static [u32],
+            &'static str,
+            Access,
+            std::ops::Range<u64>,
+        );
+        let cases: &[Case] = &[
+            ("embed_f16", &[64], "table", Access::Read, 7 * 128..8 * 128),
+            (
+                "embed_q8_0",
+                &[64, 100],
+                "table",
+                Access::Read,
+                7 * 64..8 * 64,
+            ),
+            ("rmsnorm", &[64, 0], "y", Access::Write, 0..256),
+            (
+                "gemv_f32",
+                &[16, 48, 64],
+                "w",
+                Access::Read,
+                16 * 256..48 * 256,
+            ),
+            ("gemv_q8_0", &[16, 48, 64, 96], "y", Access::Write, 64..192),
+            (
+                "gemv_bf16_add",
+                &[0, 3, 32],
+                "residual",
+                Access::Read,
+                0..12,
+            ),
+            (
+                "kv_write_f16",
+                &[128],
+                "kcache",
+                Access::Write,
+                10 * 256..11 * 256,
+            ),
+            (
+                "attn_decode_f32_d64",
+                &[4, 2, 0],
+                "vcache",
+                Access::Read,
+                0..11 * 2 * 64 * 4,
+            ),
+            ("rope", &[4, 2, 64, 32, 0], "table", Access::Read, 0..128),
+            ("advance", &[], "prompt", Access::Read, 0..20),
+            ("advance", &[], "ring", Access::Write, 8..16),
+            ("argmax", &[10], "control", Access::Write, 40..44),
+        ];
+        for (symbol, imms, arg, access, expected) in cases {
+            let row = find(symbol).unwrap();
+            let effect = row
+                .effects
+                .iter()
+                .find(|e| e.arg == *arg && e.access == *access)
+                .unwrap();
+            assert_eq!(
+                row.range(effect, imms, &at),
+                Ok(expected.clone()),
+                "{symbol} {arg}"
+            );
+        }
+    }
+
+    #[test]
+    fn q8_0_scales_are_a_second_span() {
+        let row = find("gemv_q8_0").unwrap();
+        let at = WordValues::default();
+        let spans: Vec<_> = row
+            .effects
+            .iter()
+            .filter(|e| e.arg == "w")
+            .map(|e| row.range(e, &[16, 48, 64, 96], &at).unwrap())
+            .collect();
+        // 96 rows of 64 quants, then two f16 scales a row.
+        assert_eq!(
+            spans,
+            [16 * 64..48 * 64, 96 * 64 + 16 * 4..96 * 64 + 48 * 4]
+        );
+    }
+
+    #[test]
+    fn hull_covers_every_position_between() {
+        let row = find("kv_write_f32").unwrap();
+        let effect = row.effects.iter().find(|e| e.arg == "kcache").unwrap();
+        assert_eq!(effect.moves_with(), [Word::Pos]);
+        let (low, high) = (words(&[(Word::Pos, 3)]), words(&[(Word::Pos, 9)]));
+        let hull = row.hull(effect, &[8], &low, &high).unwrap();
+        for pos in 3..=9 {
+            let one = row
+                .range(effect, &[8], &words(&[(Word::Pos, pos)]))
+                .unwrap();
+            assert!(hull.start <= one.start && one.end <= hull.end);
+        }
+        assert_eq!(hull, 3 * 32..10 * 32);
+    }
+
+    #[test]
+    fn overflow_and_wrong_counts_are_errors() {
+        let row = find("embed_f32").unwrap();
+        let effect = &row.effects[0];
+        let at = words(&[(Word::Token, u32::MAX)]);
+        assert!(row.range(effect, &[u32::MAX], &at).is_err());
+        assert!(matches!(
+            row.range(effect, &[1, 2], &at),
+            Err(CatalogError::Count {
+                expected: 1,
+                given: 2,
+                ..
+            })
+        ));
+    }
+}

@@ -1,0 +1,494 @@
+//! table: one row per kernel. The sources in `kernels/hip` say what each computes, in which order.
+
+use crate::{
+    Access, Arg, ArgKind, Dtype, Effect, Factor, Grid, KernelRow, Need, Op, Span, Term, Word,
+};
+
+const fn input(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Pointer(Access::Read),
+    }
+}
+const fn output(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Pointer(Access::Write),
+    }
+}
+const fn inout(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Pointer(Access::ReadWrite),
+    }
+}
+const fn int(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::U32,
+    }
+}
+const fn float(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::F32Bits,
+    }
+}
+
+const E: Factor = Factor::Imm("e");
+const HEAD_DIM: Factor = Factor::Imm("head_dim");
+const HEADS: Factor = Factor::Imm("heads");
+const K: Factor = Factor::Imm("k");
+const KV_DIM: Factor = Factor::Imm("kv_dim");
+const KV_HEADS: Factor = Factor::Imm("kv_heads");
+const N: Factor = Factor::Imm("n");
+const R0: Factor = Factor::Imm("r0");
+const R1: Factor = Factor::Imm("r1");
+const ROT_DIM: Factor = Factor::Imm("rot_dim");
+const ROWS: Factor = Factor::Imm("rows");
+const POS: Factor = Factor::Word(Word::Pos);
+const PROMPT_LEN: Factor = Factor::Word(Word::PromptLen);
+const TOKEN: Factor = Factor::Word(Word::Token);
+
+/// `bytes!(Read "x", [start terms], [end terms])`, a term being `times * factor * factor / over`.
+macro_rules! bytes {
+    ($access:ident $arg:literal, [$($start:tt)*], [$($end:tt)*]) => {
+        Effect {
+            arg: $arg,
+            access: Access::$access,
+            span: Span::Bytes { start: terms!($($start)*), end: terms!($($end)*) },
+        }
+    };
+}
+macro_rules! terms {
+    ($($times:literal $(* $factor:ident)* $(/ $over:literal)?),*) => {
+        &[$(Term { times: $times, over: 1 $(* $over)?, factors: &[$($factor),*] }),*]
+    };
+}
+macro_rules! word {
+    ($access:ident $word:ident) => {
+        Effect {
+            arg: "control",
+            access: Access::$access,
+            span: Span::Word(Word::$word),
+        }
+    };
+}
+
+/// Plain embedding tables; `$bytes` is the element size.
+macro_rules! embed {
+    ($symbol:literal, $dtype:ident, $bytes:literal) => {
+        KernelRow {
+            symbol: $symbol,
+            op: Op::Embed,
+            dtype: Some(Dtype::$dtype),
+            head_dim: None,
+            args: &[input("table"), input("control"), output("out"), int("e")],
+            block: 256,
+            grid: Grid::Elements { count: "e", per_block: 256 },
+            lds_bytes: 0,
+            needs: &[Need::Positive("e")],
+            effects: &[
+                bytes!(Read "table", [$bytes * TOKEN * E], [$bytes * TOKEN * E, $bytes * E]),
+                word!(Read Token),
+                bytes!(Write "out", [], [4 * E]),
+            ],
+            may_alias: &[],
+            idle_when_done: false,
+        }
+    };
+}
+
+const EMBED_Q8_0: KernelRow = KernelRow {
+    symbol: "embed_q8_0",
+    op: Op::Embed,
+    dtype: Some(Dtype::Q8_0),
+    head_dim: None,
+    args: &[
+        input("table"),
+        input("control"),
+        output("out"),
+        int("e"),
+        int("rows"),
+    ],
+    block: 256,
+    grid: Grid::Elements {
+        count: "e",
+        per_block: 256,
+    },
+    lds_bytes: 0,
+    needs: &[
+        Need::Positive("e"),
+        Need::MultipleOf("e", 32),
+        Need::Positive("rows"),
+    ],
+    effects: &[
+        bytes!(Read "table", [1 * TOKEN * E], [1 * TOKEN * E, 1 * E]),
+        bytes!(
+            Read "table",
+            [1 * ROWS * E, 1 * TOKEN * E / 16],
+            [1 * ROWS * E, 1 * TOKEN * E / 16, 1 * E / 16]
+        ),
+        word!(Read Token),
+        bytes!(Write "out", [], [4 * E]),
+    ],
+    may_alias: &[],
+    idle_when_done: false,
+};
+
+const RMSNORM: KernelRow = KernelRow {
+    symbol: "rmsnorm",
+    op: Op::RmsNorm,
+    dtype: None,
+    head_dim: None,
+    args: &[input("x"), input("w"), output("y"), int("n"), float("eps")],
+    block: 256,
+    grid: Grid::One,
+    lds_bytes: 32,
+    needs: &[Need::Positive("n"), Need::MultipleOf("n", 4)],
+    effects: &[
+        bytes!(Read "x", [], [4 * N]),
+        bytes!(Read "w", [], [4 * N]),
+        bytes!(Write "y", [], [4 * N]),
+    ],
+    may_alias: &[],
+    idle_when_done: false,
+};
+
+/// A GEMV over a weight; `$w` are its effects on the weight, `$extra` what Q8_0 takes more.
+macro_rules! gemv {
+    ($symbol:literal, $dtype:ident, $multiple:literal, [$($w:expr),*], [$($int:literal)?], [$($need:expr)?]) => {
+        KernelRow {
+            symbol: $symbol,
+            op: Op::Gemv,
+            dtype: Some(Dtype::$dtype),
+            head_dim: None,
+            args: &[
+                input("w"), input("x"), output("y"), int("r0"), int("r1"), int("k"), $(int($int))?
+            ],
+            block: 256,
+            grid: Grid::Rows { per_block: 16 },
+            lds_bytes: 0,
+            needs: &[
+                Need::Below("r0", "r1"), Need::Positive("k"), Need::MultipleOf("k", $multiple),
+                $($need)?
+            ],
+            effects: &[
+                $($w,)*
+                bytes!(Read "x", [], [4 * K]),
+                bytes!(Write "y", [4 * R0], [4 * R1]),
+            ],
+            may_alias: &[],
+            idle_when_done: false,
+        }
+    };
+}
+macro_rules! gemv_add {
+    ($symbol:literal, $dtype:ident, $multiple:literal, [$($w:expr),*], [$($int:literal)?], [$($need:expr)?]) => {
+        KernelRow {
+            symbol: $symbol,
+            op: Op::GemvAdd,
+            dtype: Some(Dtype::$dtype),
+            head_dim: None,
+            args: &[
+                input("w"), input("x"), input("residual"), output("y"), int("r0"), int("r1"),
+                int("k"), $(int($int))?
+            ],
+            block: 256,
+            grid: Grid::Rows { per_block: 16 },
+            lds_bytes: 0,
+            needs: &[
+                Need::Below("r0", "r1"), Need::Positive("k"), Need::MultipleOf("k", $multiple),
+                $($need)?
+            ],
+            effects: &[
+                $($w,)*
+                bytes!(Read "x", [], [4 * K]),
+                bytes!(Read "residual", [4 * R0], [4 * R1]),
+                bytes!(Write "y", [4 * R0], [4 * R1]),
+            ],
+            may_alias: &[("residual", "y")],
+            idle_when_done: false,
+        }
+    };
+}
+const W32: Effect = bytes!(Read "w", [4 * R0 * K], [4 * R1 * K]);
+const W16: Effect = bytes!(Read "w", [2 * R0 * K], [2 * R1 * K]);
+const Q8_QUANTS: Effect = bytes!(Read "w", [1 * R0 * K], [1 * R1 * K]);
+const Q8_SCALES: Effect =
+    bytes!(Read "w", [1 * ROWS * K, 1 * R0 * K / 16], [1 * ROWS * K, 1 * R1 * K / 16]);
+const IN_ROWS: Need = Need::AtMost("r1", "rows");
+
+const QK_NORM: KernelRow = KernelRow {
+    symbol: "qk_norm",
+    op: Op::QkNorm,
+    dtype: None,
+    head_dim: None,
+    args: &[
+        inout("q"),
+        inout("k"),
+        input("qw"),
+        input("kw"),
+        int("heads"),
+        int("kv_heads"),
+        int("head_dim"),
+        float("eps"),
+    ],
+    block: 32,
+    grid: Grid::Sum(&["heads", "kv_heads"]),
+    lds_bytes: 0,
+    needs: &[
+        Need::Positive("heads"),
+        Need::Positive("kv_heads"),
+        Need::Positive("head_dim"),
+        Need::MultipleOf("head_dim", 32),
+    ],
+    effects: &[
+        bytes!(ReadWrite "q", [], [4 * HEADS * HEAD_DIM]),
+        bytes!(ReadWrite "k", [], [4 * KV_HEADS * HEAD_DIM]),
+        bytes!(Read "qw", [], [4 * HEAD_DIM]),
+        bytes!(Read "kw", [], [4 * HEAD_DIM]),
+    ],
+    may_alias: &[],
+    idle_when_done: false,
+};
+
+const ROPE: KernelRow = KernelRow {
+    symbol: "rope",
+    op: Op::Rope,
+    dtype: None,
+    head_dim: None,
+    args: &[
+        inout("q"),
+        inout("k"),
+        input("table"),
+        input("control"),
+        int("heads"),
+        int("kv_heads"),
+        int("head_dim"),
+        int("rot_dim"),
+        int("interleaved"),
+    ],
+    block: 32,
+    grid: Grid::Sum(&["heads", "kv_heads"]),
+    lds_bytes: 0,
+    needs: &[
+        Need::Positive("heads"),
+        Need::Positive("kv_heads"),
+        Need::Positive("rot_dim"),
+        Need::MultipleOf("rot_dim", 2),
+        Need::AtMost("rot_dim", "head_dim"),
+        Need::Flag("interleaved"),
+    ],
+    effects: &[
+        bytes!(ReadWrite "q", [], [4 * HEADS * HEAD_DIM]),
+        bytes!(ReadWrite "k", [], [4 * KV_HEADS * HEAD_DIM]),
+        bytes!(Read "table", [], [4 * ROT_DIM]),
+        word!(Read Pos),
+    ],
+    may_alias: &[],
+    idle_when_done: false,
+};
+
+macro_rules! kv_write {
+    ($symbol:literal, $dtype:ident, $bytes:literal) => {
+        KernelRow {
+            symbol: $symbol,
+            op: Op::KvWrite,
+            dtype: Some(Dtype::$dtype),
+            head_dim: None,
+            args: &[
+                input("k"),
+                input("v"),
+                output("kcache"),
+                output("vcache"),
+                input("control"),
+                int("kv_dim"),
+            ],
+            block: 256,
+            grid: Grid::Elements { count: "kv_dim", per_block: 256 },
+            lds_bytes: 0,
+            needs: &[Need::Positive("kv_dim")],
+            effects: &[
+                bytes!(Read "k", [], [4 * KV_DIM]),
+                bytes!(Read "v", [], [4 * KV_DIM]),
+                bytes!(
+                    Write "kcache",
+                    [$bytes * POS * KV_DIM], [$bytes * POS * KV_DIM, $bytes * KV_DIM]
+                ),
+                bytes!(
+                    Write "vcache",
+                    [$bytes * POS * KV_DIM], [$bytes * POS * KV_DIM, $bytes * KV_DIM]
+                ),
+                word!(Read Pos),
+                word!(Read Done),
+            ],
+            may_alias: &[],
+            idle_when_done: true,
+        }
+    };
+}
+
+/// `$q` is 4 bytes times the head dimension, `$row` the element size times it.
+macro_rules! attn_decode {
+    ($symbol:literal, $dtype:ident, $dim:literal, $q:literal, $row:literal, $lds:literal) => {
+        KernelRow {
+            symbol: $symbol,
+            op: Op::AttnDecode,
+            dtype: Some(Dtype::$dtype),
+            head_dim: Some($dim),
+            args: &[
+                input("q"),
+                input("kcache"),
+                input("vcache"),
+                input("control"),
+                output("out"),
+                int("heads"),
+                int("kv_heads"),
+                float("scale"),
+            ],
+            block: 256,
+            grid: Grid::Sum(&["heads"]),
+            lds_bytes: $lds,
+            needs: &[
+                Need::Positive("heads"),
+                Need::Positive("kv_heads"),
+                Need::MultipleOfImm("heads", "kv_heads"),
+            ],
+            effects: &[
+                bytes!(Read "q", [], [$q * HEADS]),
+                bytes!(Read "kcache", [], [$row * POS * KV_HEADS, $row * KV_HEADS]),
+                bytes!(Read "vcache", [], [$row * POS * KV_HEADS, $row * KV_HEADS]),
+                word!(Read Pos),
+                bytes!(Write "out", [], [$q * HEADS]),
+            ],
+            may_alias: &[],
+            idle_when_done: false,
+        }
+    };
+}
+
+const SILU_MUL: KernelRow = KernelRow {
+    symbol: "silu_mul",
+    op: Op::SiluMul,
+    dtype: None,
+    head_dim: None,
+    args: &[input("gate"), input("up"), output("out"), int("n")],
+    block: 256,
+    grid: Grid::Elements {
+        count: "n",
+        per_block: 256,
+    },
+    lds_bytes: 0,
+    needs: &[Need::Positive("n")],
+    effects: &[
+        bytes!(Read "gate", [], [4 * N]),
+        bytes!(Read "up", [], [4 * N]),
+        bytes!(Write "out", [], [4 * N]),
+    ],
+    may_alias: &[("gate", "out"), ("up", "out")],
+    idle_when_done: false,
+};
+
+const ARGMAX: KernelRow = KernelRow {
+    symbol: "argmax",
+    op: Op::Argmax,
+    dtype: None,
+    head_dim: None,
+    args: &[input("logits"), inout("control"), int("n")],
+    block: 1024,
+    grid: Grid::One,
+    lds_bytes: 256,
+    needs: &[Need::Positive("n")],
+    effects: &[
+        bytes!(Read "logits", [], [4 * N]),
+        word!(Read Done),
+        word!(Write Sampled),
+    ],
+    may_alias: &[],
+    idle_when_done: true,
+};
+
+const ADVANCE: KernelRow = KernelRow {
+    symbol: "advance",
+    op: Op::Advance,
+    dtype: None,
+    head_dim: None,
+    args: &[inout("control"), input("prompt"), output("ring")],
+    block: 32,
+    grid: Grid::One,
+    lds_bytes: 0,
+    needs: &[],
+    effects: &[
+        word!(Write Token),
+        word!(ReadWrite Pos),
+        word!(ReadWrite Done),
+        word!(Read PromptLen),
+        word!(ReadWrite Generated),
+        word!(Read GenLimit),
+        word!(Read CtxLen),
+        word!(Read Eos),
+        word!(ReadWrite Seq),
+        word!(Read RingMask),
+        word!(Read Sampled),
+        bytes!(Read "prompt", [], [4 * PROMPT_LEN]),
+        Effect {
+            arg: "ring",
+            access: Access::Write,
+            span: Span::NextRingEntry,
+        },
+    ],
+    may_alias: &[],
+    idle_when_done: true,
+};
+
+static ROWS_TABLE: [KernelRow; 28] = [
+    embed!("embed_f32", F32, 4),
+    embed!("embed_f16", F16, 2),
+    embed!("embed_bf16", BF16, 2),
+    EMBED_Q8_0,
+    RMSNORM,
+    gemv!("gemv_f32", F32, 16, [W32], [], []),
+    gemv!("gemv_f16", F16, 16, [W16], [], []),
+    gemv!("gemv_bf16", BF16, 16, [W16], [], []),
+    gemv!(
+        "gemv_q8_0",
+        Q8_0,
+        32,
+        [Q8_QUANTS, Q8_SCALES],
+        ["rows"],
+        [IN_ROWS]
+    ),
+    gemv_add!("gemv_f32_add", F32, 16, [W32], [], []),
+    gemv_add!("gemv_f16_add", F16, 16, [W16], [], []),
+    gemv_add!("gemv_bf16_add", BF16, 16, [W16], [], []),
+    gemv_add!(
+        "gemv_q8_0_add",
+        Q8_0,
+        32,
+        [Q8_QUANTS, Q8_SCALES],
+        ["rows"],
+        [IN_ROWS]
+    ),
+    QK_NORM,
+    ROPE,
+    kv_write!("kv_write_f32", F32, 4),
+    kv_write!("kv_write_f16", F16, 2),
+    attn_decode!("attn_decode_f32_d32", F32, 32, 128, 128, 1088),
+    attn_decode!("attn_decode_f32_d64", F32, 64, 256, 256, 2112),
+    attn_decode!("attn_decode_f32_d128", F32, 128, 512, 512, 4160),
+    attn_decode!("attn_decode_f32_d256", F32, 256, 1024, 1024, 8256),
+    attn_decode!("attn_decode_f16_d32", F16, 32, 128, 64, 1088),
+    attn_decode!("attn_decode_f16_d64", F16, 64, 256, 128, 2112),
+    attn_decode!("attn_decode_f16_d128", F16, 128, 512, 256, 4160),
+    attn_decode!("attn_decode_f16_d256", F16, 256, 1024, 512, 8256),
+    SILU_MUL,
+    ARGMAX,
+    ADVANCE,
+];
+
+/// Every kernel.
+#[must_use]
+pub fn catalog() -> &'static [KernelRow] {
+    &ROWS_TABLE
+}
