@@ -1,12 +1,12 @@
-// Decode attention of one token over the cached positions 0..=control.pos, one work-group of 256 per
-// query head; grouped queries read kv head floor(h * kv_heads / heads).
+// Decode attention of one token over the cached positions 0..=control.pos, one work-group of 256
+// per query head; grouped queries read kv head floor(h * kv_heads / heads).
 //
-// Written order. Positions are cut into tiles of 32; tile t belongs to wave t mod 8, ascending. In a
-// tile, lane l scores position 32 t + l: fma over the head's dims ascending from +0, times scale;
+// Written order. Positions are cut into tiles of 32; tile t belongs to wave t mod 8, ascending. In
+// a tile, lane l scores position 32 t + l: fma over the head's dims ascending from +0, times scale;
 // lanes past the end score -inf. m' = max(m, tile max); c = exp(m - m'); p = exp(s - m');
-// l = fmadd(l, c, sum32(p)); each lane owns D/32 adjacent dims, o = o * c, then o = fmadd(p, v, o) over
-// the tile's positions ascending. Waves are merged ascending: M = max m; w = exp(m - M);
-// L = fmadd(w, l, L), O = fmadd(w, o, O); result O * rcp(L). Waves without a tile take no part.
+// l = fma(l, c, sum32(p)); each lane owns D/32 adjacent dims, o = o * c, then o = fma(p, v, o)
+// over the tile's positions ascending. Waves are merged ascending: M = max m; w = exp(m - M);
+// L = fma(w, l, L), O = fma(w, o, O); result O * rcp(L). Waves without a tile take no part.
 // The grid does not depend on the position, and every loop bound is a scalar.
 
 #include "refrain.hpp"
@@ -28,7 +28,9 @@ DEVICE float score(const float *q, const T *key, u32 dims) {
 #pragma unroll
     for (u32 i = 0; i < 32 / PER_LOAD; i++) part[i] = loads[i];
 #pragma unroll
-    for (u32 i = 0; i < 32; i++) acc = fmadd(q[base + i], (float)part[i / PER_LOAD][i % PER_LOAD], acc);
+    for (u32 i = 0; i < 32; i++) {
+      acc = fmadd(q[base + i], (float)part[i / PER_LOAD][i % PER_LOAD], acc);
+    }
   }
   return acc;
 }

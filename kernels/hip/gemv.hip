@@ -2,7 +2,7 @@
 //
 // Written order, the same for every dtype: a row is cut into chunks of 16 elements. Chunk c belongs
 // to lane c mod 16 of the 16 lanes of that row. A lane goes over its chunks in ascending order and
-// over the 16 elements of each in ascending order, acc = fmadd(w, x, acc), with one accumulator from
+// over the 16 elements of each in ascending order, acc = fma(w, x, acc), with one accumulator from
 // +0 and w the weight widened to f32 (Q8_0: the product d * q, exact in f32). Then sum16: xor 8, 4,
 // 2, 1. A residual is added last. So the result depends neither on the row range nor on the grid.
 //
@@ -95,8 +95,8 @@ struct WeightsQ80 {
 };
 
 template <typename Weights, bool ADD>
-DEVICE void gemv(const u8 *w, const float *x, const float *residual, float *y, u32 r0, u32 r1, u32 k,
-                 u32 rows) {
+DEVICE void gemv(const u8 *w, const float *x, const float *residual, float *y, u32 r0, u32 r1,
+                 u32 k, u32 rows) {
   u32 lane = thread_id() & 15u;
   u32 r = r0 + group_id() * 16 + (thread_id() >> 4);
   bool in_range = r < r1;
@@ -130,8 +130,8 @@ GEMV(f32, WeightsF32)
 GEMV(f16, WeightsF16)
 GEMV(bf16, WeightsBf16)
 
-KERNEL(256) gemv_q8_0(const u8 *__restrict w, const float *__restrict x, float *__restrict y, u32 r0,
-                      u32 r1, u32 k, u32 rows) {
+KERNEL(256) gemv_q8_0(const u8 *__restrict w, const float *__restrict x, float *__restrict y,
+                      u32 r0, u32 r1, u32 k, u32 rows) {
   gemv<WeightsQ80, false>(w, x, nullptr, y, r0, r1, k, rows);
 }
 KERNEL(256) gemv_q8_0_add(const u8 *__restrict w, const float *__restrict x, const float *residual,

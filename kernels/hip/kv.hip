@@ -19,7 +19,8 @@ KERNEL(256) kv_write_f32(const float *__restrict k, const float *__restrict v,
                          const Control *__restrict control, u32 kv_dim) {
   kv_write(k, v, kcache, vcache, control, kv_dim);
 }
-KERNEL(256) kv_write_f16(const float *__restrict k, const float *__restrict v, f16 *__restrict kcache,
-                         f16 *__restrict vcache, const Control *__restrict control, u32 kv_dim) {
+KERNEL(256) kv_write_f16(const float *__restrict k, const float *__restrict v,
+                         f16 *__restrict kcache, f16 *__restrict vcache,
+                         const Control *__restrict control, u32 kv_dim) {
   kv_write(k, v, kcache, vcache, control, kv_dim);
 }

@@ -5,8 +5,8 @@
 // y = x * rsqrt(mean(x^2) + eps) * w, one work-group of 256. n is a multiple of 4.
 // Order: thread t squares the 4-element groups t, t + 256, ... by fma, elements ascending; lanes by
 // sum32; the eight waves ascending.
-KERNEL(256) rmsnorm(const float *__restrict x, const float *__restrict w, float *__restrict y, u32 n,
-                    float eps) {
+KERNEL(256) rmsnorm(const float *__restrict x, const float *__restrict w, float *__restrict y,
+                    u32 n, float eps) {
   SHARED float partial[8];
   u32 t = thread_id();
   u32 groups = n >> 2;
@@ -32,7 +32,8 @@ KERNEL(256) rmsnorm(const float *__restrict x, const float *__restrict w, float 
 }
 
 // In place per head: x * rsqrt(mean(x^2) + eps) * w. One wave per head, query heads first.
-// head_dim is a multiple of 32. Order: lane l squares elements l, l + 32, ... by fma; then sum32.
+// head_dim is a multiple of 32; kv_heads only sizes the grid and the catalog's effects.
+// Order: lane l squares elements l, l + 32, ... by fma; then sum32.
 KERNEL(32) qk_norm(float *q, float *k, const float *__restrict qw, const float *__restrict kw,
                    u32 heads, [[maybe_unused]] u32 kv_heads, u32 head_dim, float eps) {
   u32 h = group_id();

@@ -1,12 +1,12 @@
-// Types, cross-lane operations and exact arithmetic shared by every kernel. No system header is used:
-// the same text compiles for the GPU and, with REFRAIN_HOST, for the host, where
+// Types, cross-lane operations and exact arithmetic shared by every kernel. No system header is
+// used: the same text compiles for the GPU and, with REFRAIN_HOST, for the host, where
 // check/exact_math.cpp sweeps it against libm (docs/measurements/exact-math.md) and
 // check/lanes.cpp runs whole kernels lane by lane against f64 formulas.
 //
 // Exact arithmetic: exp, rsqrt, rcp and sincos are written only from fma, correctly rounded mul and
 // add, round-to-nearest-even and integer bit operations, in one order. So their bits do not depend
-// on a card's transcendental unit. v_rcp, v_rsq, v_sqrt, v_exp, v_log, v_sin, v_cos and v_div_* must
-// not appear in any object; `cargo xtask kernels --lint` checks it.
+// on a card's transcendental unit. v_rcp, v_rsq, v_sqrt, v_exp, v_log, v_sin, v_cos and v_div_*
+// must not appear in any object; `cargo xtask kernels --lint` checks it.
 #pragma once
 
 #ifdef REFRAIN_HOST
@@ -47,7 +47,7 @@ DEVICE float exact_exp(float x) {
   float nf = shifted - as_float(ROUND_BITS);
   float r = fmadd(nf, -0x1.62e400p-1f, x);
   r = fmadd(nf, -0x1.7f7d1cp-20f, r);
-  float p = 0x1.a01a02p-13f;     // 1/5040
+  float p = 0x1.a01a02p-13f;       // 1/5040
   p = fmadd(p, r, 0x1.6c16c2p-10f);  // 1/720
   p = fmadd(p, r, 0x1.111112p-7f);   // 1/120
   p = fmadd(p, r, 0x1.555556p-5f);   // 1/24
@@ -109,19 +109,19 @@ struct SinCos {
 };
 
 // Sine and cosine of 2 pi t for |t| <= 2^20, t in turns. Quarter turns are taken off first
-// (exactly), then |y| <= pi/4; Taylor to y^9 and y^8 (next terms 2e-9 and 3e-8).
+// (exactly), then |y| <= pi/4; Taylor to y^9 and y^10 (next terms 2e-9).
 DEVICE SinCos exact_sincos_turns(float t) {
   float shifted = fmadd(t, 4.0f, as_float(ROUND_BITS));
   u32 quarter = as_bits(shifted) & 3u;
   float f = fmadd(shifted - as_float(ROUND_BITS), -0.25f, t);
   float y = f * 0x1.921fb6p+2f;
   float z = y * y;
-  float s = 0x1.71de3ap-19f;       // 1/9!
+  float s = 0x1.71de3ap-19f;        // 1/9!
   s = fmadd(s, z, -0x1.a01a02p-13f);  // 1/7!
   s = fmadd(s, z, 0x1.111112p-7f);    // 1/5!
   s = fmadd(s, z, -0x1.555556p-3f);   // 1/3!
   s = fmadd(s * z, y, y);
-  float c = -0x1.27e4fcp-22f;      // 1/10!
+  float c = -0x1.27e4fcp-22f;       // 1/10!
   c = fmadd(c, z, 0x1.a01a02p-16f);   // 1/8!
   c = fmadd(c, z, -0x1.6c16c2p-10f);  // 1/6!
   c = fmadd(c, z, 0x1.555556p-5f);    // 1/4!
@@ -149,7 +149,7 @@ DEVICE float exact_turns(u32 position, float hi, float lo) {
 
 // ---- control block ------------------------------------------------------------------------------
 
-// The words that change from token to token. Offsets, writers and meaning: refrain_kernels::control.
+// The words that change from token to token. Offsets and writers: refrain_kernels, control.rs.
 struct Control {
   u32 token;
   u32 pos;

@@ -5,9 +5,11 @@
 // One wave per head, query heads first; lane l rotates pairs l, l + 32, ... of rot_dim / 2.
 // table: (hi, lo) per pair, the frequency in turns per position. interleaved 0 rotates (j, j +
 // rot_dim/2), 1 rotates (2j, 2j + 1). Elements from rot_dim on are left alone.
-// Order: first = fmadd(-b, sin, a * cos), second = fmadd(a, sin, b * cos).
-KERNEL(32) rope(float *q, float *k, const float2v *__restrict table, const Control *__restrict control,
-                u32 heads, [[maybe_unused]] u32 kv_heads, u32 head_dim, u32 rot_dim, u32 interleaved) {
+// kv_heads only sizes the grid and the catalog's effects.
+// Order: first = fma(-b, sin, a * cos), second = fma(a, sin, b * cos).
+KERNEL(32) rope(float *q, float *k, const float2v *__restrict table,
+                const Control *__restrict control, u32 heads, [[maybe_unused]] u32 kv_heads,
+                u32 head_dim, u32 rot_dim, u32 interleaved) {
   u32 h = group_id();
   float *x = h < heads ? q + h * head_dim : k + (h - heads) * head_dim;
   u32 position = control->pos;

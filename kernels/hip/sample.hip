@@ -1,4 +1,5 @@
-// Greedy sampling and the advance of the step's words. Both change nothing once control.done is set.
+// Greedy sampling and the advance of the step's words. Both change nothing once control.done is
+// set.
 
 #include "refrain.hpp"
 

@@ -178,6 +178,28 @@ impl StopReason {
             _ => None,
         }
     }
+
+    /// A word for machine-readable output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            StopReason::Eos => "eos",
+            StopReason::Limit => "limit",
+            StopReason::ContextEnd => "context_end",
+            StopReason::NotFinite => "not_finite",
+        }
+    }
+}
+
+impl std::fmt::Display for StopReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            StopReason::Eos => "the end-of-sequence token",
+            StopReason::Limit => "the number of tokens asked for",
+            StopReason::ContextEnd => "the end of the context",
+            StopReason::NotFinite => "no logit was comparable (NaN or -inf)",
+        })
+    }
 }
 
 /// One entry of the host-visible token ring: `seq << 32 | reason << 24 | token`, written by one

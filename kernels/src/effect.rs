@@ -219,7 +219,6 @@ mod tests {
                 Access::Read,
                 7 * 64..8 * 64,
             ),
-            ("rmsnorm", &[64, 0], "y", Access::Write, 0..256),
             (
                 "gemv_f32",
                 &[16, 48, 64],

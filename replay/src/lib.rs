@@ -1,1 +1,27 @@
-//! (opening comment comes with the code)
+//! From a checked plan to replayed tokens: devices, lifecycle, replayer, session, refusals.
+//!
+//! [`Session`] is what a command line uses. Underneath, [`lifecycle`] takes a plan through
+//! recording, reconciliation and lowering, and [`Replayer`] publishes its packets, several tokens
+//! in flight. Every reason not to retain has a stable code in [`refusal`].
+//!
+//! Left to others: making plans (planner), encoding packets (lower, packet), executing them
+//! (device, softgpu), printing (tools).
+#![forbid(unsafe_code)]
+
+pub mod lifecycle;
+pub mod open;
+pub mod refusal;
+pub mod replayer;
+pub mod session;
+pub mod spec;
+
+pub use lifecycle::{Checked, Poisoned, Ready, Reconciled, Recorded, Stage, StageError};
+pub use open::{OpenError, OpenedDevice, SoftOptions};
+pub use refrain_lower::{Policy, Transport};
+pub use refusal::{Code, Refusal, RefusalCounts};
+pub use replayer::{ReplayError, Replayer};
+pub use session::{
+    Counters, Generation, Retain, Route, Session, SessionError, SessionOptions, Verification,
+    record,
+};
+pub use spec::{DeviceSpec, DeviceSpecError};

@@ -5,6 +5,10 @@
 //! opens a file or talks to a device; indices (`BufferId`, `KernelId`, …) are positions in the
 //! plan's own tables.
 
+mod kernarg;
+
+pub use kernarg::{KernargError, KernargSlot};
+
 use crate::machine::Machine;
 use refrain_kernels::{Dtype, Target};
 
@@ -146,7 +150,7 @@ pub enum BufferKind {
     Kv,
     /// Activations; content is dead between tokens.
     Scratch,
-    /// The control block of words (`refrain_kernels::CONTROL_WORDS`).
+    /// The control block of words (`refrain_kernels::WORDS`).
     Control,
     /// Prompt token ids, u32 each, `[context]`.
     Prompt,
@@ -288,9 +292,14 @@ impl Region {
     pub const fn bound(&self) -> (u64, u64) {
         let bytes = match self.extent {
             Extent::Fixed { bytes } => bytes,
-            Extent::Row { stride, bytes, count, .. } => {
-                stride.saturating_mul(count.saturating_sub(1) as u64).saturating_add(bytes)
-            }
+            Extent::Row {
+                stride,
+                bytes,
+                count,
+                ..
+            } => stride
+                .saturating_mul(count.saturating_sub(1) as u64)
+                .saturating_add(bytes),
             Extent::RowsTo { stride, count, .. } => stride.saturating_mul(count as u64),
         };
         (self.offset, self.offset.saturating_add(bytes))

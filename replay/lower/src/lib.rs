@@ -1,1 +1,337 @@
-//! (opening comment comes with the code)
+//! Lowering: a checked plan and plain kernel images become the packets of one token.
+//!
+//! The result is free of addresses: words that depend on one hold 0 and carry a relocation, so
+//! that the encoding digest is the same on every machine and can be recomputed without a GPU.
+//! After encoding, [`readback`] reads the words with the packet crate's independent decoder and
+//! compares them with the plan. Allocating, binding to a device and publishing are left to others.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod image;
+mod readback;
+
+pub use arena::{ArenaLayout, SLOT_ALIGN};
+pub use image::{ImageError, KernelImage, KernelImages, gfx};
+pub use readback::{EncodingError, read_back};
+
+use refrain_packet::aql::{AqlPolicy, encode_segment};
+use refrain_packet::launch::{self, Before, DispatchDesc, EncodeError};
+use refrain_packet::pm4::{Policy as Pm4Policy, encode_ib};
+use refrain_packet::reloc::{AddressFree, Bindings, Dwords, ResolveError};
+use refrain_packet::target::Gfx;
+use refrain_planner::container::CheckedPlan;
+use refrain_planner::plan::{Digest, Invalidate, Plan, StepBody};
+use std::fmt;
+
+/// Domain tag of the encoding digest.
+const ENCODING_DOMAIN: &str = "refrain 2026 encoding v1";
+
+/// How packets reach the packet processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// One AQL dispatch packet per launch.
+    Aql,
+    /// One PM4 indirect buffer per token, started by one vendor packet.
+    Pm4,
+}
+
+impl Transport {
+    /// Both transports.
+    pub const ALL: [Self; 2] = [Self::Aql, Self::Pm4];
+
+    /// `aql` or `pm4`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aql => "aql",
+            Self::Pm4 => "pm4",
+        }
+    }
+
+    /// The transport of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|transport| transport.name() == name)
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What hardware must decide, as named rows of the packet crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// For AQL packets.
+    pub aql: AqlPolicy,
+    /// For PM4.
+    pub pm4: &'static Pm4Policy,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            aql: AqlPolicy::Schedule,
+            pm4: Pm4Policy::DEFAULT,
+        }
+    }
+}
+
+/// Why a plan has no retained form.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LowerError {
+    /// A kernel cannot be used.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A launch cannot be encoded.
+    #[error("step {step} ({name}): {source}")]
+    Encode {
+        /// Index of the step, or of the last one when the whole is too long.
+        step: usize,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: EncodeError,
+    },
+    /// The kernels are for several targets.
+    #[error("kernels for {first} and {second} in one plan; make the plan again")]
+    Targets {
+        /// One target.
+        first: Gfx,
+        /// Another.
+        second: Gfx,
+    },
+    /// The words do not read back as the plan.
+    #[error(transparent)]
+    ReadBack(#[from] EncodingError),
+}
+
+/// One token's packets without addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lowered {
+    transport: Transport,
+    encoded: AddressFree,
+    arena: ArenaLayout,
+    entry_offsets: Vec<i64>,
+    digest: Digest,
+}
+
+/// Device addresses for [`Lowered::bind`].
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses<'a> {
+    /// Kernel descriptor address per plan kernel (HSA's `kernel_object`).
+    pub kernel_objects: &'a [u64],
+    /// First byte of the kernarg arena, 64-byte aligned.
+    pub kernarg_base: u64,
+    /// Handle of the completion signal. PM4 words do not hold it.
+    pub signal: u64,
+}
+
+impl Lowered {
+    /// The transport.
+    pub const fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// The address-free words, their relocations and where each launch stands.
+    pub const fn encoded(&self) -> &AddressFree {
+        &self.encoded
+    }
+
+    /// Where each step's kernarg bytes lie in the arena.
+    pub const fn arena(&self) -> &ArenaLayout {
+        &self.arena
+    }
+
+    /// BLAKE3 of the address-free form, domain-tagged: the plan's `encoding` layer for this
+    /// transport and policy.
+    pub const fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Dwords of a token: the indirect buffer, or 16 per AQL packet.
+    pub fn dwords(&self) -> usize {
+        self.encoded.words.len()
+    }
+
+    /// Dwords by cause.
+    pub const fn causes(&self) -> &Dwords {
+        &self.encoded.dwords
+    }
+
+    /// Packets that enter the ring per token.
+    pub fn ring_packets(&self) -> usize {
+        match self.transport {
+            Transport::Aql => self.encoded.words.len() / 16,
+            Transport::Pm4 => 1,
+        }
+    }
+
+    /// The words with every address filled in: AQL packets of 16 words each, or the indirect
+    /// buffer.
+    ///
+    /// # Errors
+    /// An address that is absent, misaligned or above 48 bits.
+    pub fn bind(&self, addresses: &Addresses<'_>) -> Result<Vec<u32>, ResolveError> {
+        let entries: Vec<u64> = addresses
+            .kernel_objects
+            .iter()
+            .zip(&self.entry_offsets)
+            .map(|(object, offset)| object.wrapping_add_signed(*offset))
+            .collect();
+        self.encoded.resolve(&Bindings {
+            entries: &entries,
+            objects: addresses.kernel_objects,
+            kernarg_base: addresses.kernarg_base,
+            signals: &[addresses.signal],
+            ibs: &[],
+        })
+    }
+}
+
+/// Lowers a plan for one transport and policy, and reads the result back.
+///
+/// # Errors
+/// Any [`LowerError`]; each names the kernel, step or packet.
+pub fn lower(
+    plan: &CheckedPlan,
+    images: &KernelImages,
+    transport: Transport,
+    policy: Policy,
+) -> Result<Lowered, LowerError> {
+    lower_tables(plan, images, transport, policy)
+}
+
+fn lower_tables(
+    tables: &Plan,
+    images: &KernelImages,
+    transport: Transport,
+    policy: Policy,
+) -> Result<Lowered, LowerError> {
+    let target = target_of(tables)?;
+    let kernels = kernel_images(tables, images)?;
+    let arena = ArenaLayout::of(tables);
+    let launches = launches(tables, &kernels, &arena, target);
+    let encoded = match transport {
+        Transport::Aql => encode_segment(target, policy.aql, &kernels, &launches),
+        Transport::Pm4 => encode_ib(target, policy.pm4, &kernels, &launches),
+    };
+    let encoded = encoded.map_err(|source| encode_error(tables, source))?;
+    let digest = encoding_digest(&encoded);
+    let entry_offsets = kernels
+        .iter()
+        .map(|kernel| kernel.descriptor.entry_byte_offset)
+        .collect();
+    let lowered = Lowered {
+        transport,
+        encoded,
+        arena,
+        entry_offsets,
+        digest,
+    };
+    read_back(tables, &kernels, &lowered)?;
+    Ok(lowered)
+}
+
+fn encoding_digest(encoded: &AddressFree) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key(ENCODING_DOMAIN);
+    hasher.update(&encoded.canonical_bytes());
+    *hasher.finalize().as_bytes()
+}
+
+fn target_of(plan: &Plan) -> Result<Gfx, LowerError> {
+    let mut targets = plan.kernels.iter().map(|kernel| gfx(kernel.target));
+    // A checked plan has a kernel; without one there is nothing to encode and any target will do.
+    let first = targets.next().unwrap_or(Gfx::Gfx1201);
+    match targets.find(|target| *target != first) {
+        Some(second) => Err(LowerError::Targets { first, second }),
+        None => Ok(first),
+    }
+}
+
+fn kernel_images(
+    plan: &Plan,
+    images: &KernelImages,
+) -> Result<Vec<launch::KernelImage>, ImageError> {
+    let image = |kernel: &refrain_planner::plan::Kernel| {
+        let image = images.get(kernel)?;
+        let (symbol, descriptor) = (kernel.symbol.clone(), image.descriptor);
+        Ok(launch::KernelImage {
+            symbol,
+            descriptor,
+            entry_va: None,
+        })
+    };
+    plan.kernels.iter().map(image).collect()
+}
+
+fn launches(
+    plan: &Plan,
+    kernels: &[launch::KernelImage],
+    arena: &ArenaLayout,
+    target: Gfx,
+) -> Vec<DispatchDesc> {
+    let steps = plan.steps.iter().enumerate();
+    let describe = |(index, step): (usize, &refrain_planner::plan::Step)| {
+        let StepBody::Launch(launch) = &step.body;
+        let kernel = launch.kernel as usize;
+        let fixed = kernels
+            .get(kernel)
+            .map_or(0, |k| k.descriptor.group_segment_fixed_size);
+        DispatchDesc {
+            kernel: launch.kernel,
+            groups: launch.grid,
+            group_size: plan
+                .kernels
+                .get(kernel)
+                .map_or([0; 3], |kernel| kernel.block),
+            lds_bytes: fixed,
+            kernarg_offset: arena.offset(index).unwrap_or(0),
+            before: before(plan, index, target),
+        }
+    };
+    steps.map(describe).collect()
+}
+
+/// What must stand before a step. Where the capability row says that a writer which reuses a
+/// buffer needs an acquire as well, a pure wait becomes one.
+fn before(plan: &Plan, step: usize, target: Gfx) -> Before {
+    let row = target.capability();
+    let wait = plan
+        .schedule
+        .waits
+        .iter()
+        .find(|wait| wait.before as usize == step);
+    match wait.map(|wait| wait.invalidate) {
+        None => Before::Nothing,
+        Some(Invalidate::None) if !row.war_needs_acquire.value => Before::Wait,
+        Some(Invalidate::None | Invalidate::Agent) => Before::WaitAcquire(row.agent_acquire.value),
+    }
+}
+
+fn encode_error(plan: &Plan, source: EncodeError) -> LowerError {
+    let step = match &source {
+        EncodeError::NoKernel { launch, .. }
+        | EncodeError::Refused { launch, .. }
+        | EncodeError::Groups { launch, .. }
+        | EncodeError::GroupSize { launch, .. }
+        | EncodeError::Lds { launch, .. }
+        | EncodeError::KernargAlign { launch, .. }
+        | EncodeError::Gcr { launch, .. } => *launch,
+        EncodeError::TooLong { .. }
+        | EncodeError::Empty
+        | EncodeError::Packet(_)
+        | EncodeError::Aql(_) => plan.steps.len().saturating_sub(1),
+    };
+    let name = plan
+        .steps
+        .get(step)
+        .map(|step| step.name.clone())
+        .unwrap_or_default();
+    LowerError::Encode { step, name, source }
+}
+
+#[cfg(test)]
+mod tests;

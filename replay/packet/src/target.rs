@@ -138,8 +138,13 @@ pub enum Gfx {
 
 impl Gfx {
     /// All targets, oldest first.
-    pub const ALL: [Self; 5] =
-        [Self::Gfx1030, Self::Gfx1100, Self::Gfx1151, Self::Gfx1200, Self::Gfx1201];
+    pub const ALL: [Self; 5] = [
+        Self::Gfx1030,
+        Self::Gfx1100,
+        Self::Gfx1151,
+        Self::Gfx1200,
+        Self::Gfx1201,
+    ];
 
     /// LLVM processor name, for example `gfx1201`.
     pub const fn name(self) -> &'static str {
@@ -155,7 +160,9 @@ impl Gfx {
 
     /// The target whose `EF_AMDGPU_MACH` (low byte of the ELF `e_flags`) is `mach`.
     pub fn from_elf_mach(mach: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|gfx| gfx.capability().elf_mach == mach)
+        Self::ALL
+            .into_iter()
+            .find(|gfx| gfx.capability().elf_mach == mach)
     }
 
     /// The register-map generation.
@@ -246,31 +253,45 @@ const fn certain<T>(value: T, provenance: &'static str) -> Fact<T>
 where
     T: Copy,
 {
-    Fact { value, confidence: Confidence::Certain, provenance }
+    Fact {
+        value,
+        confidence: Confidence::Certain,
+        provenance,
+    }
 }
 
 const fn likely<T>(value: T, provenance: &'static str) -> Fact<T>
 where
     T: Copy,
 {
-    Fact { value, confidence: Confidence::Likely, provenance }
+    Fact {
+        value,
+        confidence: Confidence::Likely,
+        provenance,
+    }
 }
 
 const fn unknown<T>(value: T, provenance: &'static str) -> Fact<T>
 where
     T: Copy,
 {
-    Fact { value, confidence: Confidence::Unknown, provenance }
+    Fact {
+        value,
+        confidence: Confidence::Unknown,
+        provenance,
+    }
 }
 
 const CACHES_10_11: &str = "LLVM memory model for gfx10/gfx11; PAL gfx9 CmdUtil";
-const CACHES_12: &str = "PAL gfx12 registers list the GL1 and GLM controls as reserved; LLVM memory model for gfx12";
+const CACHES_12: &str =
+    "PAL gfx12 registers list the GL1 and GLM controls as reserved; LLVM memory model for gfx12";
 const LDS: &str = "ROCr WSL translator refuses more than 128 granules of 512 bytes";
 const PACKED_ID: &str = "LLVM AMDGPUUsage, initial VGPR state";
 const GROUP_ID: &str = "LLVM AMDGPUUsage, initial SGPR state";
 const GROUP_ID_12: &str = "LLVM AMDGPUUsage, architected SGPRs; tinygrad gfx12 emulator";
 const ELIDED_11: &str = "RADV and PAL re-emit only dirty state; public stateful encoders were bit-exact on gfx1100 and gfx1151";
-const ELIDED_12: &str = "public stateful encoders were bit-exact on gfx1201; its effect on speed is contested";
+const ELIDED_12: &str =
+    "public stateful encoders were bit-exact on gfx1201; its effect on speed is contested";
 
 const GFX1030: Capability = Capability {
     name: "gfx1030",
@@ -280,7 +301,10 @@ const GFX1030: Capability = Capability {
     gl1: certain(true, CACHES_10_11),
     glm: certain(true, CACHES_10_11),
     head_acquire: certain(0x1_C3F1, "ROCr WSL translator, every dispatch"),
-    agent_acquire: likely(0x380, "public retained encoders on gfx1100; same cache levels on gfx10.3"),
+    agent_acquire: likely(
+        0x380,
+        "public retained encoders on gfx1100; same cache levels on gfx10.3",
+    ),
     vector_acquire: likely(0x300, "LLVM memory model: L0 and L1 serve vector loads"),
     packed_work_item_id: certain(false, PACKED_ID),
     work_group_id: certain(WorkGroupId::Sgpr, GROUP_ID),
@@ -288,7 +312,10 @@ const GFX1030: Capability = Capability {
     architected_flat_scratch: certain(false, "LLVM AMDGPUUsage, flat scratch"),
     scratch_unit_bytes: certain(1024, "PAL COMPUTE_TMPRING_SIZE"),
     scratch_wavesize_bits: certain(13, "PAL COMPUTE_TMPRING_SIZE"),
-    partial_flush_waits: likely(true, "PAL: CP microcode below 35 returns early when context save is active"),
+    partial_flush_waits: likely(
+        true,
+        "PAL: CP microcode below 35 returns early when context save is active",
+    ),
     war_needs_acquire: likely(false, "LLVM memory model: L0 and L1 are write-through"),
     max_lds_bytes: certain(65_536, LDS),
     elision_exact: likely(true, "RADV and PAL re-emit only dirty state"),
@@ -298,11 +325,17 @@ const GFX1100: Capability = Capability {
     name: "gfx1100",
     generation: Generation::Gfx11,
     elf_mach: 0x41,
-    needs_priv: certain(true, "kfdtest Dispatch.cpp lists 11.0.0, 11.0.1, 11.0.2, 11.0.5 and multi-array 11.0.3"),
+    needs_priv: certain(
+        true,
+        "kfdtest Dispatch.cpp lists 11.0.0, 11.0.1, 11.0.2, 11.0.5 and multi-array 11.0.3",
+    ),
     gl1: certain(true, CACHES_10_11),
     glm: certain(true, CACHES_10_11),
     head_acquire: certain(0x1_C3F1, "ROCr WSL translator; retained PM4 fork of ROCr"),
-    agent_acquire: certain(0x380, "hipEngine on gfx1100: bit-exact; without it state diverged within three steps"),
+    agent_acquire: certain(
+        0x380,
+        "hipEngine on gfx1100: bit-exact; without it state diverged within three steps",
+    ),
     vector_acquire: likely(0x300, "LLVM memory model: L0 and L1 serve vector loads"),
     packed_work_item_id: certain(true, PACKED_ID),
     work_group_id: certain(WorkGroupId::Sgpr, GROUP_ID),
@@ -320,7 +353,10 @@ const GFX1151: Capability = Capability {
     name: "gfx1151",
     generation: Generation::Gfx11_5,
     elf_mach: 0x4A,
-    needs_priv: unknown(false, "not in kfdtest's list and the retained PM4 fork ran without it; tinygrad and the WSL translator set it on every gfx11"),
+    needs_priv: unknown(
+        false,
+        "not in kfdtest's list and the retained PM4 fork ran without it; tinygrad and the WSL translator set it on every gfx11",
+    ),
     gl1: certain(true, CACHES_10_11),
     glm: certain(true, CACHES_10_11),
     head_acquire: certain(0x1_C3F1, "retained PM4 fork of ROCr on gfx1151"),
@@ -346,8 +382,14 @@ const fn gfx12(name: &'static str, elf_mach: u8) -> Capability {
         needs_priv: certain(false, "kfdtest sets PRIV on gfx11 parts only"),
         gl1: certain(false, CACHES_12),
         glm: certain(false, CACHES_12),
-        head_acquire: likely(0x1_C1C1, "0x1C3F1 without the bits that PAL lists as reserved on gfx12"),
-        agent_acquire: likely(0x180, "0x380 without GL1, which gfx12 has not; others still send 0x380"),
+        head_acquire: likely(
+            0x1_C1C1,
+            "0x1C3F1 without the bits that PAL lists as reserved on gfx12",
+        ),
+        agent_acquire: likely(
+            0x180,
+            "0x380 without GL1, which gfx12 has not; others still send 0x380",
+        ),
         vector_acquire: likely(0x100, "LLVM memory model for gfx12: only L0 lies before L2"),
         packed_work_item_id: certain(true, PACKED_ID),
         work_group_id: certain(WorkGroupId::Ttmp, GROUP_ID_12),
@@ -356,7 +398,10 @@ const fn gfx12(name: &'static str, elf_mach: u8) -> Capability {
         scratch_unit_bytes: certain(256, "PAL gfx12 COMPUTE_TMPRING_SIZE"),
         scratch_wavesize_bits: certain(18, "PAL gfx12 COMPUTE_TMPRING_SIZE"),
         partial_flush_waits: certain(true, "ROCr WSL translator, RADV and PAL rely on it"),
-        war_needs_acquire: unknown(true, "one public gfx1201 report needed an acquire before a writer that reuses a buffer"),
+        war_needs_acquire: unknown(
+            true,
+            "one public gfx1201 report needed an acquire before a writer that reuses a buffer",
+        ),
         max_lds_bytes: certain(65_536, LDS),
         elision_exact: certain(true, ELIDED_12),
     }
@@ -372,13 +417,23 @@ impl Capability {
             name: &'static str,
             fact: Fact<T>,
         ) -> (&'static str, String, Confidence, &'static str) {
-            (name, fact.value.to_string(), fact.confidence, fact.provenance)
+            (
+                name,
+                fact.value.to_string(),
+                fact.confidence,
+                fact.provenance,
+            )
         }
         fn hex(
             name: &'static str,
             fact: Fact<u32>,
         ) -> (&'static str, String, Confidence, &'static str) {
-            (name, format!("{:#X}", fact.value), fact.confidence, fact.provenance)
+            (
+                name,
+                format!("{:#X}", fact.value),
+                fact.confidence,
+                fact.provenance,
+            )
         }
         vec![
             row("needs_priv", self.needs_priv),

@@ -1,1 +1,18 @@
-//! (opening comment comes with the code)
+//! The software GPU: executes real gfx11 and gfx12 code objects, AQL packets and PM4 indirect buffers, behind
+//! the same HIP and HSA function tables that a ROCm installation fills.
+//!
+//! [`memory`] is the guest address space, [`isa`] the instruction sets, [`exec`] runs waves, [`object`] loads
+//! code objects, [`cp`] processes packets and [`gpu`] ties them into a [`gpu::SoftGpu`]. Unknown input of any
+//! kind is an error that names itself. What it is not: it has no notion of time, it does not reproduce a card's
+//! transcendental bits, and it is not firmware; what real hardware does beyond its documentation it cannot show.
+
+pub mod api;
+pub mod cp;
+pub mod exec;
+pub mod gpu;
+pub mod isa;
+pub mod memory;
+pub mod object;
+
+pub use api::runtime;
+pub use gpu::{Condition, Counters, ErrorSink, SoftConfig, SoftError, SoftGpu, SoftQueue};

@@ -60,17 +60,49 @@ pub const GCR_FIELDS: &[Field] = &[
 
 /// GCR words that public producers send: (word, meaning, who).
 pub const KNOWN_GCR: &[(u32, &str, &str)] = &[
-    (0x380, "same-agent read after write: scalar, L0, L1", "hipEngine, validated on gfx1100"),
+    (
+        0x380,
+        "same-agent read after write: scalar, L0, L1",
+        "hipEngine, validated on gfx1100",
+    ),
     (0x180, "the same without L1", "the gfx12 form; likely"),
     (0x300, "vector-only consumers: L0, L1", "LLVM memory model"),
-    (0x100, "vector-only consumers on gfx12: L0", "LLVM memory model"),
-    (0xC380, "0x380 with L2 invalidate and writeback", "RADV-style global"),
-    (0x383, "agent scope", "IREE; its instruction-cache value 3 is FIRST_LAST in PAL"),
+    (
+        0x100,
+        "vector-only consumers on gfx12: L0",
+        "LLVM memory model",
+    ),
+    (
+        0xC380,
+        "0x380 with L2 invalidate and writeback",
+        "RADV-style global",
+    ),
+    (
+        0x383,
+        "agent scope",
+        "IREE; its instruction-cache value 3 is FIRST_LAST in PAL",
+    ),
     (0xC3B3, "system scope", "IREE"),
-    (0x1_C3F1, "system scope, gfx10 and gfx11", "ROCr WSL translator; retained PM4 fork"),
-    (0x1_C1D1, "system scope on gfx12, reserved bit 4 still set", "hipfire"),
-    (0x1_C1C1, "system scope on gfx12 without reserved bits", "this project; likely"),
-    (0x1_0180, "head acquire: scalar, L0, forward", "retained PM4 fork and hipfire on gfx12"),
+    (
+        0x1_C3F1,
+        "system scope, gfx10 and gfx11",
+        "ROCr WSL translator; retained PM4 fork",
+    ),
+    (
+        0x1_C1D1,
+        "system scope on gfx12, reserved bit 4 still set",
+        "hipfire",
+    ),
+    (
+        0x1_C1C1,
+        "system scope on gfx12 without reserved bits",
+        "this project; likely",
+    ),
+    (
+        0x1_0180,
+        "head acquire: scalar, L0, forward",
+        "retained PM4 fork and hipfire on gfx12",
+    ),
     (0x4381, "code caches after loading", "ROCr, gfx10 and later"),
     (0x1_8000, "flush", "aqlprofile"),
     (0x8000, "L2 writeback before a DMA", "ROCr on gfx12.0"),

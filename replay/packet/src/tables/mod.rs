@@ -30,7 +30,14 @@ pub struct Field {
 impl Field {
     /// Field on every generation without named values.
     pub const fn new(name: &'static str, word: u8, hi: u8, lo: u8) -> Self {
-        Self { name, word, hi, lo, gens: GenSet::ALL, values: &[] }
+        Self {
+            name,
+            word,
+            hi,
+            lo,
+            gens: GenSet::ALL,
+            values: &[],
+        }
     }
 
     /// The same field limited to some generations.
@@ -48,7 +55,11 @@ impl Field {
     /// Mask of the field inside its word.
     pub const fn mask(&self) -> u32 {
         let width = self.hi - self.lo + 1;
-        let ones = if width >= 32 { u32::MAX } else { (1_u32 << width) - 1 };
+        let ones = if width >= 32 {
+            u32::MAX
+        } else {
+            (1_u32 << width) - 1
+        };
         ones << self.lo
     }
 
@@ -64,7 +75,10 @@ impl Field {
 
     /// The name of `value`, if the table has one.
     pub fn value_name(&self, value: u32) -> Option<&'static str> {
-        self.values.iter().find(|row| row.0 == value).map(|row| row.1)
+        self.values
+            .iter()
+            .find(|row| row.0 == value)
+            .map(|row| row.1)
     }
 }
 

@@ -169,7 +169,9 @@ registers! {
 
 /// The register at an SH offset on a generation, if there is one.
 pub fn register(offset: u16, generation: Generation) -> Option<&'static Register> {
-    REGISTERS.iter().find(|row| row.offset == offset && row.gens.has(generation))
+    REGISTERS
+        .iter()
+        .find(|row| row.offset == offset && row.gens.has(generation))
 }
 
 /// Bits of DISPATCH_INITIATOR.

@@ -1,0 +1,268 @@
+//! From a model file and a machine to a checked plan. Same inputs, same bytes.
+
+use crate::arch::{self, ArchError, Bound};
+use crate::container::{CheckError, CheckedPlan};
+use crate::gguf::{GgufError, GgufFile};
+use crate::graph::{self, GraphError};
+use crate::lowering::{self, LowerError, Lowered};
+use crate::machine::Machine;
+use crate::plan::{Buffer, Digest, Eligibility, Model, Options, Plan, Tier};
+use crate::schedule;
+use refrain_kernels::{Dtype, Target, WAVE_LANES};
+
+/// Tokens of context where the caller does not say, if the model allows as many.
+pub const DEFAULT_CONTEXT: u32 = 4096;
+/// Ring entries where the caller does not say: several times the tokens in flight.
+pub const DEFAULT_RING_ENTRIES: u32 = 64;
+/// Bytes read from the model file at once while it is digested.
+const READ_BYTES: usize = 1 << 20;
+
+/// Choices of the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompileOptions {
+    /// Tokens of context; `None` takes the model's longest, at most [`DEFAULT_CONTEXT`].
+    pub context: Option<u32>,
+    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
+    pub kv_dtype: Dtype,
+    /// Entries of the token ring, a power of two.
+    pub ring_entries: u32,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        Self {
+            context: None,
+            kv_dtype: Dtype::F32,
+            ring_entries: DEFAULT_RING_ENTRIES,
+        }
+    }
+}
+
+/// Why a model cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] GgufError),
+    /// The model does not fit its declaration, or there is none.
+    #[error(transparent)]
+    Arch(#[from] ArchError),
+    /// A declaration contradicts itself.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// No kernel for an operation.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// A machine without kernels.
+    #[error(
+        "machine {machine} is {found}; there are kernels for {known}: name one of those machines"
+    )]
+    Target {
+        /// Name of the profile.
+        machine: String,
+        /// Its target.
+        found: String,
+        /// Targets with code objects.
+        known: String,
+    },
+    /// A machine with another wave size than the kernels'.
+    #[error(
+        "machine {machine} runs waves of {found}, the kernels need {expected}: correct the profile"
+    )]
+    WaveSize {
+        /// Name of the profile.
+        machine: String,
+        /// Its wave size.
+        found: u32,
+        /// Wave size of the kernels.
+        expected: u32,
+    },
+    /// A context that the model does not have.
+    #[error("context {found}: {model} allows 1 to {most} tokens, choose one of those")]
+    Context {
+        /// Asked for.
+        found: u32,
+        /// Model.
+        model: String,
+        /// Longest.
+        most: u32,
+    },
+    /// The plan needs more device memory than the machine has.
+    #[error(
+        "the plan needs {needed} bytes of device memory, {machine} has {available}: \
+         a smaller context saves {per_token} bytes a token"
+    )]
+    DoesNotFit {
+        /// Bytes of all device buffers.
+        needed: u64,
+        /// Name of the profile.
+        machine: String,
+        /// Its device memory.
+        available: u64,
+        /// KV bytes of one token.
+        per_token: u64,
+    },
+    /// The result contradicts itself: a fault of the planner, not of the model.
+    #[error("the plan made contradicts itself, please report it: {0}")]
+    Check(Box<CheckError>),
+}
+
+impl From<CheckError> for PlanError {
+    fn from(error: CheckError) -> Self {
+        Self::Check(Box::new(error))
+    }
+}
+
+/// Compiles a plan.
+pub fn compile(
+    source: &GgufFile,
+    machine: &Machine,
+    options: &CompileOptions,
+) -> Result<CheckedPlan, PlanError> {
+    let target = target(machine)?;
+    let header = source.header();
+    let bound = arch::bind(header)?;
+    let name = bound.name.clone().unwrap_or_else(|| {
+        let stem = source.path().file_stem();
+        stem.map_or_else(
+            || "unnamed".to_owned(),
+            |stem| stem.to_string_lossy().into_owned(),
+        )
+    });
+    let options = resolve(options, &bound, &name)?;
+    let graph = graph::build(&bound)?;
+    let rope = rope(source, &bound)?;
+    let digests = digests(source, &bound)?;
+    let Lowered {
+        buffers,
+        tensors,
+        kernels,
+        steps,
+    } = lowering::lower(&bound, &graph, &options, target, &digests, rope)?;
+    fits(&buffers, machine, &bound, &options)?;
+    let schedule = schedule::build(&steps, target);
+    let plan = Plan {
+        producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
+        model: Model {
+            arch: bound.arch.name.to_owned(),
+            name,
+            file_bytes: header.file_bytes,
+            geometry: bound.geometry,
+            eos: bound.eos,
+            tensors,
+        },
+        machine: machine.clone(),
+        options,
+        buffers,
+        kernels,
+        steps,
+        schedule,
+        // Every step that lowering knows is a launch, and no kernel takes a by-value position.
+        eligibility: Eligibility::Whole,
+    };
+    Ok(CheckedPlan::check(plan)?)
+}
+
+fn target(machine: &Machine) -> Result<Target, PlanError> {
+    let target = Target::parse(&machine.target).ok_or_else(|| PlanError::Target {
+        machine: machine.name.clone(),
+        found: machine.target.clone(),
+        known: Target::ALL.map(Target::name).join(", "),
+    })?;
+    if machine.wave_size != WAVE_LANES {
+        let (found, expected) = (machine.wave_size, WAVE_LANES);
+        return Err(PlanError::WaveSize {
+            machine: machine.name.clone(),
+            found,
+            expected,
+        });
+    }
+    Ok(target)
+}
+
+fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Options, PlanError> {
+    let most = bound.geometry.context_max;
+    let context = options.context.unwrap_or(most.min(DEFAULT_CONTEXT));
+    if context == 0 || context > most {
+        return Err(PlanError::Context {
+            found: context,
+            model: model.to_owned(),
+            most,
+        });
+    }
+    let CompileOptions {
+        kv_dtype,
+        ring_entries,
+        ..
+    } = *options;
+    Ok(Options {
+        context,
+        kv_dtype,
+        ring_entries,
+    })
+}
+
+fn rope(source: &GgufFile, bound: &Bound) -> Result<Vec<u8>, PlanError> {
+    let factors = match &bound.rope_factors {
+        None => None,
+        Some(info) if info.ty.name() != "F32" => {
+            return Err(PlanError::Arch(ArchError::Dtype {
+                tensor: info.name.clone(),
+                found: info.ty.name().to_owned(),
+                known: "f32".to_owned(),
+            }));
+        }
+        Some(info) => Some(lowering::rope_factors(
+            &info.name,
+            &source.tensor_bytes(info)?,
+        )?),
+    };
+    Ok(lowering::rope_table(&bound.geometry, factors.as_deref()))
+}
+
+/// Digest of each bound weight's bytes in the file.
+fn digests(source: &GgufFile, bound: &Bound) -> Result<Vec<Digest>, GgufError> {
+    let mut window = vec![0; READ_BYTES];
+    let mut digests = Vec::with_capacity(bound.weights.len());
+    for weight in &bound.weights {
+        let mut hasher = blake3::Hasher::new();
+        let mut at = weight.info.offset;
+        let mut left = weight.info.bytes;
+        while left > 0 {
+            let take = left.min(READ_BYTES as u64);
+            let part = &mut window[..take as usize];
+            source.read_at(at, part)?;
+            hasher.update(part);
+            at += take;
+            left -= take;
+        }
+        digests.push(*hasher.finalize().as_bytes());
+    }
+    Ok(digests)
+}
+
+fn fits(
+    buffers: &[Buffer],
+    machine: &Machine,
+    bound: &Bound,
+    options: &Options,
+) -> Result<(), PlanError> {
+    let device = buffers
+        .iter()
+        .filter(|buffer| buffer.kind.tier() == Tier::Device);
+    let needed = device.fold(0u64, |sum, buffer| sum.saturating_add(buffer.bytes));
+    if needed <= machine.vram_bytes {
+        return Ok(());
+    }
+    let g = &bound.geometry;
+    let row = u64::from(g.kv_heads) * u64::from(g.head_dim);
+    let row_bytes = options.kv_dtype.device_bytes(1, row).unwrap_or_default();
+    Err(PlanError::DoesNotFit {
+        needed,
+        machine: machine.name.clone(),
+        available: machine.vram_bytes,
+        per_token: row_bytes
+            .saturating_mul(2)
+            .saturating_mul(u64::from(g.layers)),
+    })
+}

@@ -1,0 +1,298 @@
+//! A plan as text for people: model, memory, kernels, launches, waits, words, identity.
+//!
+//! The text is stable (a snapshot test holds it) but not an interface; programs read the plan file.
+
+use crate::container::CheckedPlan;
+use crate::identity::{Layer, hex};
+use crate::plan::{
+    Arg, Buffer, BufferKind, Eligibility, Extent, Hazard, Invalidate, Launch, Plan, Region, Step,
+    StepBody, Tier,
+};
+use refrain_kernels::{WORDS, Writer, find};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+/// The whole plan as text, one line per launch.
+pub fn inspect(plan: &CheckedPlan) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _infallible = write_all(&mut out, plan);
+    out
+}
+
+fn write_all(out: &mut String, plan: &CheckedPlan) -> fmt::Result {
+    writeln!(out, "plan      {}", plan.id_hex())?;
+    writeln!(out, "sequence  {}", plan.identity().sequence)?;
+    writeln!(out, "producer  {}", plan.producer)?;
+    head(out, plan)?;
+    memory(out, plan)?;
+    tensors(out, plan)?;
+    kernels(out, plan)?;
+    launches(out, plan)?;
+    words(out)?;
+    writeln!(out, "\nidentity")?;
+    for layer in Layer::ALL {
+        writeln!(
+            out,
+            "  {:<10} {}",
+            layer.name(),
+            hex(plan.identity().layer(layer))
+        )?;
+    }
+    eligibility(out, plan)
+}
+
+fn head(out: &mut String, plan: &Plan) -> fmt::Result {
+    let (model, g) = (&plan.model, &plan.model.geometry);
+    writeln!(
+        out,
+        "\nmodel     {} ({}), file of {} bytes",
+        model.name, model.arch, model.file_bytes
+    )?;
+    writeln!(
+        out,
+        "  layers {}, hidden {}, heads {}/{} of {}, ffn {}, vocab {}",
+        g.layers, g.hidden, g.heads, g.kv_heads, g.head_dim, g.ffn, g.vocab
+    )?;
+    let eos = model
+        .eos
+        .map_or_else(|| "none".to_owned(), |eos| eos.to_string());
+    writeln!(
+        out,
+        "  rope {} of {} at base {}, norm eps {:e}, longest context {}, end token {eos}",
+        g.rope_dims, g.head_dim, g.rope_theta, g.norm_eps, g.context_max
+    )?;
+    let machine = &plan.machine;
+    writeln!(
+        out,
+        "machine   {} ({}, {}): {} CUs, {} bytes",
+        machine.name, machine.target, machine.card, machine.compute_units, machine.vram_bytes
+    )?;
+    let options = &plan.options;
+    writeln!(
+        out,
+        "options   context {}, KV {}, ring of {}",
+        options.context, options.kv_dtype, options.ring_entries
+    )
+}
+
+const fn kind_name(kind: BufferKind) -> &'static str {
+    match kind {
+        BufferKind::Weights => "weights",
+        BufferKind::Constant => "constant",
+        BufferKind::Kv => "kv",
+        BufferKind::Scratch => "scratch",
+        BufferKind::Control => "control",
+        BufferKind::Prompt => "prompt",
+        BufferKind::TokenRing => "ring",
+    }
+}
+
+const fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Device => "device",
+        Tier::HostCoherent => "host, coherent",
+    }
+}
+
+fn memory(out: &mut String, plan: &Plan) -> fmt::Result {
+    writeln!(out, "\nmemory    {} buffers", plan.buffers.len())?;
+    for tier in [Tier::Device, Tier::HostCoherent] {
+        let of_tier = |buffer: &&Buffer| buffer.kind.tier() == tier;
+        let total: u64 = plan
+            .buffers
+            .iter()
+            .filter(of_tier)
+            .map(|buffer| buffer.bytes)
+            .sum();
+        writeln!(out, "  {}: {total} bytes", tier_name(tier))?;
+        let mut kinds: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        for buffer in plan.buffers.iter().filter(of_tier) {
+            let entry = kinds.entry(kind_name(buffer.kind)).or_default();
+            entry.0 += 1;
+            entry.1 += buffer.bytes;
+        }
+        for (kind, (count, bytes)) in kinds {
+            writeln!(out, "    {kind:<9} {count:>4} x {bytes:>14} bytes in all")?;
+        }
+    }
+    Ok(())
+}
+
+fn tensors(out: &mut String, plan: &Plan) -> fmt::Result {
+    let mut types: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+    for tensor in &plan.model.tensors {
+        let entry = types.entry(tensor.dtype.name()).or_default();
+        entry.0 += 1;
+        entry.1 += tensor.bytes;
+    }
+    writeln!(out, "\ntensors   {}", plan.model.tensors.len())?;
+    for (dtype, (count, bytes)) in types {
+        writeln!(out, "  {dtype:<5} {count:>5} x {bytes:>14} bytes in all")?;
+    }
+    Ok(())
+}
+
+fn kernels(out: &mut String, plan: &Plan) -> fmt::Result {
+    writeln!(out, "\nkernels   {}", plan.kernels.len())?;
+    let mut launches = vec![0usize; plan.kernels.len()];
+    for step in &plan.steps {
+        let StepBody::Launch(launch) = &step.body;
+        if let Some(count) = launches.get_mut(launch.kernel as usize) {
+            *count += 1;
+        }
+    }
+    for (kernel, count) in plan.kernels.iter().zip(launches) {
+        writeln!(
+            out,
+            "  {:<22} {count:>4} launches, block {:>4}, kernarg {:>3}, LDS {:>4}, code {}",
+            kernel.symbol,
+            kernel.block[0],
+            kernel.kernarg_bytes,
+            kernel.lds_bytes,
+            &hex(&kernel.object)[..16]
+        )?;
+    }
+    Ok(())
+}
+
+fn launches(out: &mut String, plan: &Plan) -> fmt::Result {
+    let (steps, waits) = (plan.steps.len(), plan.schedule.waits.len());
+    writeln!(
+        out,
+        "\nlaunches  {steps}, waits {waits}, edges {}",
+        plan.schedule.edges.len()
+    )?;
+    let mut next = plan.schedule.waits.iter().peekable();
+    for (id, step) in plan.steps.iter().enumerate() {
+        if let Some(wait) = next.next_if(|wait| wait.before as usize == id) {
+            let invalidate = match wait.invalidate {
+                Invalidate::None => "",
+                Invalidate::Agent => ", invalidate",
+            };
+            let why =
+                plan.schedule
+                    .edges
+                    .get(wait.because as usize)
+                    .map_or_else(String::new, |edge| {
+                        let hazard = match edge.hazard {
+                            Hazard::Raw => "reads what",
+                            Hazard::War => "overwrites what",
+                            Hazard::Waw => "writes over",
+                        };
+                        let from = plan
+                            .steps
+                            .get(edge.from as usize)
+                            .map_or("", |s| s.name.as_str());
+                        format!(
+                            "{} {hazard} {from} left in {}",
+                            step.name,
+                            name(plan, edge.buffer)
+                        )
+                    });
+            writeln!(out, "       wait{invalidate}: {why}")?;
+        }
+        launch(out, plan, id, step)?;
+    }
+    Ok(())
+}
+
+fn launch(out: &mut String, plan: &Plan, id: usize, step: &Step) -> fmt::Result {
+    let StepBody::Launch(Launch {
+        kernel,
+        grid,
+        args,
+        reads,
+        writes,
+    }) = &step.body;
+    let symbol = plan
+        .kernels
+        .get(*kernel as usize)
+        .map_or("", |kernel| kernel.symbol.as_str());
+    write!(
+        out,
+        "  {id:>4} {:<20} {symbol:<22} x{:<5}",
+        step.name, grid[0]
+    )?;
+    let decls = find(symbol).map_or(&[][..], |row| row.args);
+    for (arg, decl) in args.iter().zip(decls) {
+        match arg {
+            Arg::Region { buffer, offset } => {
+                write!(out, " {}={}+{offset}", decl.name, name(plan, *buffer))?;
+            }
+            Arg::Imm(bits) if matches!(decl.kind, refrain_kernels::ArgKind::F32Bits) => {
+                write!(out, " {}={:e}", decl.name, f32::from_bits(*bits))?;
+            }
+            Arg::Imm(bits) => write!(out, " {}={bits}", decl.name)?,
+            Arg::WordAddr { offset } => write!(out, " {}=words+{offset}", decl.name)?,
+        }
+    }
+    let moving = |region: &&Region| !matches!(region.extent, Extent::Fixed { .. });
+    let sides = [("reads", reads), ("writes", writes)];
+    for (verb, regions) in sides {
+        for region in regions.iter().filter(moving) {
+            write!(out, " [{verb} {}]", moving_text(plan, region))?;
+        }
+    }
+    writeln!(out)
+}
+
+fn moving_text(plan: &Plan, region: &Region) -> String {
+    let buffer = name(plan, region.buffer);
+    let word_name = |offset: u32| {
+        WORDS
+            .iter()
+            .find(|row| row.offset == offset)
+            .map_or("?", |row| row.name)
+    };
+    match region.extent {
+        Extent::Fixed { bytes } => format!("{buffer}+{}, {bytes} bytes", region.offset),
+        Extent::Row { word, bytes, .. } => {
+            format!(
+                "{buffer}+{} row {}, {bytes} bytes",
+                region.offset,
+                word_name(word)
+            )
+        }
+        Extent::RowsTo { word, stride, .. } => {
+            format!(
+                "{buffer}+{} rows to {}, {stride} bytes each",
+                region.offset,
+                word_name(word)
+            )
+        }
+    }
+}
+
+fn name(plan: &Plan, buffer: u32) -> &str {
+    plan.buffers
+        .get(buffer as usize)
+        .map_or("?", |buffer| buffer.name.as_str())
+}
+
+fn words(out: &mut String) -> fmt::Result {
+    writeln!(out, "\nwords     {} in the control block", WORDS.len())?;
+    for row in &WORDS {
+        let writer = match row.writer {
+            Writer::Host => "host before a text".to_owned(),
+            Writer::Kernel(kernel) => format!("host before a text, then {kernel}"),
+        };
+        writeln!(out, "  +{:<3} {:<11} {writer}", row.offset, row.name)?;
+    }
+    Ok(())
+}
+
+fn eligibility(out: &mut String, plan: &Plan) -> fmt::Result {
+    match &plan.eligibility {
+        Eligibility::Whole => writeln!(out, "\neligible  the whole token may be retained"),
+        Eligibility::Refused(reasons) => {
+            writeln!(out, "\nrefused   {} reasons", reasons.len())?;
+            for reason in reasons {
+                let step = reason.step.and_then(|step| plan.steps.get(step as usize));
+                let step = step.map_or("plan", |step| step.name.as_str());
+                writeln!(out, "  RF{:03} {step}: {}", reason.code, reason.detail)?;
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a graph cannot become launches on a target.
+
+use refrain_kernels::{CatalogError, Target};
+
+/// Errors of lowering.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LowerError {
+    /// The catalog has no kernel for an operation on this type and head size.
+    #[error(
+        "{step}: no kernel for {op} on {wanted} for {target}; there is {exists}: \
+         convert the model to a type and shape that exists"
+    )]
+    NoKernel {
+        /// Step that needs it.
+        step: String,
+        /// Operation.
+        op: String,
+        /// Element type and head size asked for.
+        wanted: String,
+        /// Target.
+        target: Target,
+        /// Specialisations of the operation that exist.
+        exists: String,
+    },
+    /// The code object of the target lacks a kernel of the catalog.
+    #[error(
+        "{step}: the {target} code object has no {symbol}: rebuild it with `cargo xtask kernels`"
+    )]
+    NotInObject {
+        /// Step that needs it.
+        step: String,
+        /// Symbol.
+        symbol: &'static str,
+        /// Target.
+        target: Target,
+    },
+    /// An argument that the lowering of the operation does not know.
+    #[error(
+        "{step}: {symbol} takes {arg}, which lowering does not provide: catalog and planner differ"
+    )]
+    UnknownArgument {
+        /// Step.
+        step: String,
+        /// Kernel.
+        symbol: &'static str,
+        /// Argument.
+        arg: &'static str,
+    },
+    /// A shape that the kernel does not take.
+    #[error("{step}: {source}")]
+    Shape {
+        /// Step.
+        step: String,
+        /// The need that is not met.
+        source: CatalogError,
+    },
+    /// A launch that reaches past the end of an activation vector.
+    #[error(
+        "{step}: reaches byte {end} of {value}, which has {bytes}: the declaration's shapes disagree"
+    )]
+    Capacity {
+        /// Step.
+        step: String,
+        /// Declared value.
+        value: &'static str,
+        /// End of the launch's region.
+        end: u64,
+        /// Bytes of the value.
+        bytes: u64,
+    },
+    /// A size that leaves its type.
+    #[error("{what} is larger than this build can plan: use a smaller context or model")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+    },
+}

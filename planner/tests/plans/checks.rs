@@ -1,0 +1,366 @@
+//! Plans that contradict themselves or this build, and the kernarg bytes of plans that do not.
+
+use crate::fixture::{AUSTEN, plan, repository, sample};
+use refrain_kernels::{ArgKind, ArgValue, Dtype, Target, find};
+use refrain_planner::plan::{
+    Arg, BufferKind, Eligibility, Extent, Launch, Plan, RefusalReason, StepBody,
+};
+use refrain_planner::{CheckError, CheckedPlan};
+
+fn launch<'a>(plan: &'a mut Plan, name: &str) -> &'a mut Launch {
+    let step = plan
+        .steps
+        .iter_mut()
+        .find(|step| step.name == name)
+        .unwrap();
+    let StepBody::Launch(launch) = &mut step.body;
+    launch
+}
+
+type Damage = fn(&mut Plan);
+
+/// What is damaged, how, and the section that the error must name.
+const DAMAGES: &[(&str, Damage, &str)] = &[
+    (
+        "unknown target",
+        |p| p.machine.target = "gfx906".into(),
+        "MACH",
+    ),
+    ("small LDS", |p| p.machine.lds_bytes_per_group = 64, "KERN"),
+    ("no layers", |p| p.model.geometry.layers = 0, "MODL"),
+    (
+        "heads not divisible",
+        |p| p.model.geometry.kv_heads = 3,
+        "MODL",
+    ),
+    ("odd rope", |p| p.model.geometry.rope_dims = 31, "MODL"),
+    (
+        "rope past head",
+        |p| p.model.geometry.rope_dims = 64,
+        "MODL",
+    ),
+    ("zero eps", |p| p.model.geometry.norm_eps = 0.0, "MODL"),
+    (
+        "infinite base",
+        |p| p.model.geometry.rope_theta = f32::INFINITY,
+        "MODL",
+    ),
+    ("eos past vocabulary", |p| p.model.eos = Some(80), "MODL"),
+    ("context past model", |p| p.options.context = 129, "OPTS"),
+    ("no context", |p| p.options.context = 0, "OPTS"),
+    (
+        "quantised cache",
+        |p| p.options.kv_dtype = Dtype::Q8_0,
+        "OPTS",
+    ),
+    ("ring of three", |p| p.options.ring_entries = 3, "OPTS"),
+    ("other context", |p| p.options.context = 31, "BUFF"),
+    ("other ring", |p| p.options.ring_entries = 32, "BUFF"),
+    ("empty buffer", |p| p.buffers[5].bytes = 0, "BUFF"),
+    ("huge buffer", |p| p.buffers[5].bytes = 1 << 60, "BUFF"),
+    ("odd alignment", |p| p.buffers[5].align = 257, "BUFF"),
+    (
+        "content of weights",
+        |p| p.buffers[5].content = vec![0],
+        "BUFF",
+    ),
+    (
+        "short constant",
+        |p| p.buffers[3].content.truncate(1),
+        "BUFF",
+    ),
+    (
+        "two control blocks",
+        |p| p.buffers[4].kind = BufferKind::Control,
+        "BUFF",
+    ),
+    (
+        "name twice",
+        |p| p.buffers[5].name = "control".into(),
+        "BUFF",
+    ),
+    ("no name", |p| p.steps[0].name.clear(), "STEP"),
+    (
+        "tensor outside buffer",
+        |p| p.model.tensors[1].offset += 1 << 30,
+        "TENS",
+    ),
+    (
+        "tensor misaligned",
+        |p| p.model.tensors[1].offset += 4,
+        "TENS",
+    ),
+    (
+        "tensor in scratch",
+        |p| p.model.tensors[1].buffer = 4,
+        "TENS",
+    ),
+    (
+        "tensor in no buffer",
+        |p| p.model.tensors[1].buffer = 999,
+        "TENS",
+    ),
+    (
+        "tensor of other size",
+        |p| p.model.tensors[1].rows += 1,
+        "TENS",
+    ),
+    (
+        "tensor past file",
+        |p| p.model.tensors[1].file_offset = 1 << 40,
+        "TENS",
+    ),
+    (
+        "tensor offset wraps",
+        |p| p.model.tensors[1].file_offset = u64::MAX,
+        "TENS",
+    ),
+    (
+        "tensors overlap",
+        |p| {
+            let offset = p.model.tensors[1].offset;
+            p.model.tensors[2].offset = offset;
+        },
+        "TENS",
+    ),
+    (
+        "other machine code",
+        |p| p.kernels[0].object[0] ^= 1,
+        "KERN",
+    ),
+    (
+        "other target",
+        |p| p.kernels[0].target = Target::Gfx1100,
+        "KERN",
+    ),
+    (
+        "unknown kernel",
+        |p| p.kernels[0].symbol = "nothing".into(),
+        "KERN",
+    ),
+    ("other block", |p| p.kernels[0].block[0] = 64, "KERN"),
+    ("more kernargs", |p| p.kernels[0].kernarg_bytes += 4, "KERN"),
+    (
+        "unused kernel",
+        |p| {
+            let row = find("embed_f32").unwrap();
+            p.kernels
+                .push(refrain_planner::lowering::kernel(row, Target::Gfx1201));
+        },
+        "KERN",
+    ),
+    ("no steps", |p| p.steps.clear(), "STEP"),
+    ("no such kernel", |p| launch(p, "embed").kernel = 99, "STEP"),
+    ("other kernel", |p| launch(p, "argmax").kernel = 0, "STEP"),
+    ("layer past model", |p| p.steps[3].layer = Some(2), "STEP"),
+    ("larger grid", |p| launch(p, "output").grid[0] += 1, "STEP"),
+    ("grid in y", |p| launch(p, "output").grid[1] = 2, "STEP"),
+    (
+        "argument missing",
+        |p| launch(p, "output").args.truncate(1),
+        "STEP",
+    ),
+    (
+        "address for number",
+        |p| launch(p, "output").args[3] = Arg::WordAddr { offset: 0 },
+        "STEP",
+    ),
+    (
+        "number for address",
+        |p| launch(p, "output").args[0] = Arg::Imm(0),
+        "STEP",
+    ),
+    (
+        "shifted words",
+        |p| launch(p, "argmax").args[1] = Arg::WordAddr { offset: 4 },
+        "STEP",
+    ),
+    (
+        "control by region",
+        |p| {
+            launch(p, "argmax").args[1] = Arg::Region {
+                buffer: 0,
+                offset: 0,
+            }
+        },
+        "STEP",
+    ),
+    (
+        "misaligned address",
+        |p| {
+            launch(p, "output").args[1] = Arg::Region {
+                buffer: 4,
+                offset: 4,
+            }
+        },
+        "STEP",
+    ),
+    (
+        "address in no buffer",
+        |p| {
+            launch(p, "output").args[1] = Arg::Region {
+                buffer: 999,
+                offset: 0,
+            }
+        },
+        "STEP",
+    ),
+    (
+        "rows past the tensor",
+        |p| launch(p, "output").args[4] = Arg::Imm(96),
+        "STEP",
+    ),
+    (
+        "k not a multiple of 16",
+        |p| launch(p, "output").args[5] = Arg::Imm(65),
+        "STEP",
+    ),
+    (
+        "undeclared read",
+        |p| launch(p, "output").reads.truncate(1),
+        "STEP",
+    ),
+    (
+        "undeclared write",
+        |p| launch(p, "output").writes.clear(),
+        "STEP",
+    ),
+    (
+        "smaller region",
+        |p| {
+            let region = &mut launch(p, "blk.0.attention").reads[1];
+            let Extent::RowsTo { count, .. } = &mut region.extent else {
+                panic!()
+            };
+            *count -= 1;
+        },
+        "STEP",
+    ),
+    ("no wait", |p| p.schedule.waits.truncate(3), "SCHD"),
+    ("edge backwards", |p| p.schedule.edges[0].from = 80, "SCHD"),
+    ("edges unsorted", |p| p.schedule.edges.swap(0, 1), "SCHD"),
+    (
+        "edge without hazard",
+        |p| p.schedule.edges[0].buffer = 1,
+        "SCHD",
+    ),
+    (
+        "wait for no edge",
+        |p| p.schedule.waits[0].because = 9999,
+        "SCHD",
+    ),
+    (
+        "wait for another step's edge",
+        |p| p.schedule.waits[0].because += 9,
+        "SCHD",
+    ),
+    ("waits unsorted", |p| p.schedule.waits.swap(0, 1), "SCHD"),
+    (
+        "refused for nothing",
+        |p| p.eligibility = Eligibility::Refused(vec![]),
+        "ELIG",
+    ),
+    (
+        "refused by no step",
+        |p| {
+            let detail = "because".to_owned();
+            let reason = RefusalReason {
+                code: 1,
+                step: Some(999),
+                detail,
+            };
+            p.eligibility = Eligibility::Refused(vec![reason]);
+        },
+        "ELIG",
+    ),
+];
+
+#[test]
+fn every_contradiction_is_refused_with_its_section() {
+    let plan = sample();
+    for (name, damage, section) in DAMAGES {
+        let mut damaged = plan.clone();
+        damage(&mut damaged);
+        assert_ne!(damaged, plan, "{name} changes nothing");
+        let error = CheckedPlan::check(damaged).expect_err(name);
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("section {section}")),
+            "{name}: {text}"
+        );
+    }
+}
+
+#[test]
+fn arguments_may_meet_only_where_the_catalog_says_so() {
+    // Residual and output of a GEMV may be one vector; input and output may not.
+    let mut plan = sample();
+    let output = launch(&mut plan, "blk.0.attn_output");
+    let Arg::Region { offset, .. } = output.args[1] else {
+        panic!()
+    };
+    output.args[3] = Arg::Region { buffer: 4, offset };
+    output.writes[0].offset = offset;
+    let error = CheckedPlan::check(plan).unwrap_err();
+    let CheckError::Alias {
+        kernel,
+        first,
+        second,
+        ..
+    } = &error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((*kernel, *first, *second), ("gemv_f16_add", "y", "x"));
+}
+
+#[test]
+fn every_kernarg_byte_has_one_owner_and_padding_is_zero() {
+    let plan = plan(&repository(AUSTEN), "gfx1201").unwrap();
+    // Addresses whose eight bytes are all different and none zero.
+    let base = |buffer: u32| 0x1122_3344_5566_7788 + (u64::from(buffer) << 20);
+    for step in 0..plan.steps.len() as u32 {
+        let StepBody::Launch(launch) = &plan.steps[step as usize].body;
+        let kernel = &plan.kernels[launch.kernel as usize];
+        let row = find(&kernel.symbol).unwrap();
+        let mut owners = vec![0; kernel.kernarg_bytes as usize];
+        let layout = plan.kernarg_layout(step).unwrap();
+        for slot in &layout {
+            owners[slot.offset as usize..(slot.offset + slot.bytes) as usize]
+                .iter_mut()
+                .for_each(|count| *count += 1);
+        }
+        assert!(owners.iter().all(|count| *count <= 1));
+        let mut bytes = vec![0xAA; kernel.kernarg_bytes as usize];
+        plan.write_kernargs(step, &base, &mut bytes).unwrap();
+        for (byte, count) in bytes.iter().zip(&owners) {
+            assert!(
+                *count == 1 || *byte == 0,
+                "{}: padding is written",
+                kernel.symbol
+            );
+        }
+        // The catalog's own packing agrees.
+        let values: Vec<ArgValue> = launch
+            .args
+            .iter()
+            .zip(row.args)
+            .map(|(arg, decl)| match (arg, decl.kind) {
+                (Arg::Imm(bits), _) => ArgValue::Imm(*bits),
+                (Arg::Region { buffer, offset }, ArgKind::Pointer(_)) => {
+                    ArgValue::Pointer(base(*buffer) + offset)
+                }
+                (Arg::WordAddr { offset }, _) => {
+                    let control = plan.control_buffer().unwrap();
+                    ArgValue::Pointer(base(control) + u64::from(*offset))
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(row.pack(&values).unwrap(), bytes, "{}", kernel.symbol);
+    }
+    let mut short = [0; 4];
+    assert!(plan.write_kernargs(0, &base, &mut short).is_err());
+    assert!(plan.write_kernargs(9999, &base, &mut short).is_err());
+    assert!(plan.kernarg_layout(9999).is_err());
+}

@@ -1,0 +1,438 @@
+//! A plan's buffers on one device: allocated, filled with weights and constants, reset per text.
+//!
+//! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
+
+use crate::address::AddressMap;
+use crate::source::{SourceError, TensorSource, check_length, load_tensor};
+use refrain_device::{Buffer, Device, DeviceError, MemoryKind};
+use refrain_kernels::{CONTROL_BYTES, NOT_A_TOKEN, RingEntry, Word, WordValues};
+use refrain_planner::container::CheckedPlan;
+use refrain_planner::plan::{BufferId, BufferKind, Plan, Tier};
+use std::sync::Arc;
+
+/// Why an instance could not be made or reset.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// The model file is not the plan's.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The device refused.
+    #[error("buffer {buffer}: {source}")]
+    Device {
+        /// The buffer concerned.
+        buffer: String,
+        /// The device's answer.
+        source: DeviceError,
+    },
+    /// The plan was made for another target.
+    #[error("the plan is for {plan}, the device {device} is a {found}; make a plan for it")]
+    Target {
+        /// The plan's target.
+        plan: &'static str,
+        /// Name of the device.
+        device: String,
+        /// Its target.
+        found: String,
+    },
+    /// The plan needs more memory than the device has.
+    #[error(
+        "the plan needs {needed} bytes of device memory, {device} has {available}; choose a shorter context or a smaller model"
+    )]
+    Memory {
+        /// Bytes of all device buffers.
+        needed: u64,
+        /// Bytes of the device.
+        available: u64,
+        /// Name of the device.
+        device: String,
+    },
+    /// The plan lacks a buffer that every plan has.
+    #[error("the plan has no {kind:?} buffer; make it again")]
+    BufferAbsent {
+        /// Its kind.
+        kind: BufferKind,
+    },
+    /// The prompt is empty.
+    #[error("the prompt has no token; give at least one")]
+    EmptyPrompt,
+    /// The prompt is longer than the context.
+    #[error(
+        "the prompt has {tokens} tokens, the plan has a context of {context}; shorten it or plan a longer context"
+    )]
+    PromptTooLong {
+        /// Its tokens.
+        tokens: usize,
+        /// The plan's context.
+        context: u32,
+    },
+    /// A prompt token that the vocabulary does not have.
+    #[error("prompt token {index} is {token}, the vocabulary has {vocab}")]
+    Token {
+        /// Index in the prompt.
+        index: usize,
+        /// Token id.
+        token: u32,
+        /// Vocabulary size.
+        vocab: u32,
+    },
+}
+
+/// The bytes of one buffer at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferState {
+    /// Name of the buffer.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The first byte in which two snapshots differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Buffer.
+    pub buffer: String,
+    /// Byte offset in it.
+    pub offset: u64,
+    /// Value in the first snapshot.
+    pub first: u8,
+    /// Value in the second.
+    pub second: u8,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            buffer,
+            offset,
+            first,
+            second,
+        } = self;
+        write!(
+            f,
+            "buffer {buffer}, byte {offset:#x}: {first:#04x} and {second:#04x}"
+        )
+    }
+}
+
+/// The first difference between two snapshots of one plan; a missing buffer counts as one.
+pub fn first_difference(first: &[BufferState], second: &[BufferState]) -> Option<Difference> {
+    for (a, b) in first.iter().zip(second) {
+        if a == b {
+            continue;
+        }
+        let offset = a.bytes.iter().zip(&b.bytes).position(|(x, y)| x != y);
+        let offset = offset.unwrap_or_else(|| a.bytes.len().min(b.bytes.len()));
+        let at = |state: &BufferState| state.bytes.get(offset).copied().unwrap_or(0);
+        return Some(Difference {
+            buffer: a.name.clone(),
+            offset: offset as u64,
+            first: at(a),
+            second: at(b),
+        });
+    }
+    None
+}
+
+/// A plan's buffers on a device.
+#[derive(Debug)]
+pub struct Instance {
+    device: Arc<Device>,
+    plan: Arc<CheckedPlan>,
+    buffers: Vec<Buffer>,
+    control: usize,
+    prompt: usize,
+    ring: usize,
+}
+
+impl Instance {
+    /// Allocates every buffer of the plan and uploads weights and constants. Nothing is left
+    /// behind on an error.
+    ///
+    /// # Errors
+    /// Any [`InstanceError`] but those about prompts.
+    pub fn new(
+        device: &Arc<Device>,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+    ) -> Result<Self, InstanceError> {
+        check_target(device, plan)?;
+        check_memory(device, plan)?;
+        check_length(source, &plan.model)?;
+        let mut buffers = Vec::with_capacity(plan.buffers.len());
+        for buffer in &plan.buffers {
+            let kind = match buffer.kind.tier() {
+                Tier::Device => MemoryKind::Device,
+                Tier::HostCoherent => MemoryKind::HostCoherent,
+            };
+            let align = u64::from(buffer.align);
+            let made = device.alloc(kind, &buffer.name, buffer.bytes, align);
+            buffers.push(made.map_err(|e| device_error(&buffer.name, e))?);
+        }
+        let find = |kind| {
+            let found = plan.buffers.iter().position(|buffer| buffer.kind == kind);
+            found.ok_or(InstanceError::BufferAbsent { kind })
+        };
+        let instance = Self {
+            control: find(BufferKind::Control)?,
+            prompt: find(BufferKind::Prompt)?,
+            ring: find(BufferKind::TokenRing)?,
+            device: device.clone(),
+            plan: plan.clone(),
+            buffers,
+        };
+        instance.upload(source)?;
+        Ok(instance)
+    }
+
+    fn upload(&self, source: &dyn TensorSource) -> Result<(), InstanceError> {
+        for (index, buffer) in self.plan.buffers.iter().enumerate() {
+            if buffer.kind == BufferKind::Constant {
+                self.write(index, 0, &buffer.content)?;
+            }
+        }
+        for tensor in &self.plan.model.tensors {
+            load_tensor(source, tensor, |bytes| {
+                self.write(tensor.buffer as usize, tensor.offset, bytes)
+            })?;
+        }
+        self.synchronize(self.control)
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.plan
+            .buffers
+            .get(index)
+            .map_or("?", |buffer| &buffer.name)
+    }
+
+    fn buffer(&self, index: usize) -> Result<&Buffer, InstanceError> {
+        self.buffers.get(index).ok_or(InstanceError::BufferAbsent {
+            kind: BufferKind::Scratch,
+        })
+    }
+
+    fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> Result<(), InstanceError> {
+        let buffer = self.buffer(index)?;
+        let done = match buffer.kind() {
+            MemoryKind::Device => self.device.stream().copy_to_device(buffer, offset, bytes),
+            _ => buffer.write(offset, bytes),
+        };
+        done.map_err(|source| device_error(self.name(index), source))
+    }
+
+    fn synchronize(&self, index: usize) -> Result<(), InstanceError> {
+        let done = self.device.stream().synchronize();
+        done.map_err(|source| device_error(self.name(index), source))
+    }
+
+    /// The device.
+    pub const fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The plan.
+    pub const fn plan(&self) -> &Arc<CheckedPlan> {
+        &self.plan
+    }
+
+    /// Device address of a plan buffer; 0 for a buffer that the plan has not.
+    pub fn base(&self, buffer: BufferId) -> u64 {
+        self.buffers.get(buffer as usize).map_or(0, Buffer::va)
+    }
+
+    /// Where device addresses fall among this instance's buffers.
+    pub fn address_map(&self) -> AddressMap {
+        let rows = self.buffers.iter().enumerate().map(|(index, buffer)| {
+            // Plans hold far fewer than 2^32 buffers; the container limits them.
+            (buffer.va(), buffer.len(), index as BufferId)
+        });
+        AddressMap::new(rows)
+    }
+
+    /// Starts a text: prompt and words as given, KV rows and ring entries zero. The device must
+    /// be idle. `generate` bounds the generated tokens.
+    ///
+    /// # Errors
+    /// Those about prompts, and [`InstanceError::Device`].
+    pub fn reset(&mut self, prompt: &[u32], generate: u32) -> Result<(), InstanceError> {
+        self.check_prompt(prompt)?;
+        let mut words = self.start_words(prompt, generate);
+        words.set(Word::Token, prompt.first().copied().unwrap_or(0));
+        self.start(prompt, &words)
+    }
+
+    /// Starts in the middle of a context for one recorded token: `position` is set as if all
+    /// rows before it had been decoded, with zero rows.
+    ///
+    /// # Errors
+    /// As [`Self::reset`].
+    pub fn reset_at(&mut self, position: u32) -> Result<(), InstanceError> {
+        let mut words = self.start_words(&[0], u32::MAX);
+        words.set(Word::Pos, position);
+        self.start(&[0], &words)
+    }
+
+    fn check_prompt(&self, prompt: &[u32]) -> Result<(), InstanceError> {
+        let plan = &self.plan;
+        let (context, vocab) = (plan.options.context, plan.model.geometry.vocab);
+        if prompt.is_empty() {
+            return Err(InstanceError::EmptyPrompt);
+        }
+        if prompt.len() > context as usize {
+            return Err(InstanceError::PromptTooLong {
+                tokens: prompt.len(),
+                context,
+            });
+        }
+        match prompt
+            .iter()
+            .enumerate()
+            .find(|(_, token)| **token >= vocab)
+        {
+            Some((index, token)) => Err(InstanceError::Token {
+                index,
+                token: *token,
+                vocab,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn start_words(&self, prompt: &[u32], generate: u32) -> WordValues {
+        let plan = &self.plan;
+        let mut words = WordValues::default();
+        // A prompt is at most `context` tokens long, which is a u32.
+        words.set(Word::PromptLen, prompt.len() as u32);
+        words.set(Word::GenLimit, generate);
+        words.set(Word::CtxLen, plan.options.context);
+        words.set(Word::Eos, plan.model.eos.unwrap_or(NOT_A_TOKEN));
+        words.set(Word::RingMask, plan.options.ring_entries.wrapping_sub(1));
+        words.set(Word::Sampled, NOT_A_TOKEN);
+        words
+    }
+
+    fn start(&self, prompt: &[u32], words: &WordValues) -> Result<(), InstanceError> {
+        self.fill(BufferKind::Kv, 0)?;
+        let prompt_bytes = self.buffer(self.prompt)?.len();
+        let mut ids = vec![0; prompt_bytes as usize];
+        for (slot, token) in ids.chunks_exact_mut(4).zip(prompt) {
+            slot.copy_from_slice(&token.to_le_bytes());
+        }
+        self.write(self.prompt, 0, &ids)?;
+        let ring_bytes = self.buffer(self.ring)?.len();
+        self.write(self.ring, 0, &vec![0; ring_bytes as usize])?;
+        self.write(self.control, 0, &words.to_bytes())?;
+        self.synchronize(self.control)
+    }
+
+    /// Fills every device buffer of a kind with one byte.
+    ///
+    /// # Errors
+    /// [`InstanceError::Device`].
+    pub fn fill(&self, kind: BufferKind, value: u8) -> Result<(), InstanceError> {
+        for (index, planned) in self.plan.buffers.iter().enumerate() {
+            if planned.kind == kind {
+                let buffer = self.buffer(index)?;
+                let done = self.device.stream().memset(buffer, 0, value, buffer.len());
+                done.map_err(|source| device_error(&planned.name, source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The control block's words. The device must be idle.
+    ///
+    /// # Errors
+    /// [`InstanceError::Device`].
+    pub fn words(&self) -> Result<WordValues, InstanceError> {
+        let mut bytes = [0; CONTROL_BYTES as usize];
+        let buffer = self.buffer(self.control)?;
+        let done = self.device.stream().copy_from_device(buffer, 0, &mut bytes);
+        done.map_err(|source| device_error(self.name(self.control), source))?;
+        Ok(WordValues::from_bytes(&bytes))
+    }
+
+    /// The ring entry of sequence number `seq` (from 1), or `None` while it is not written.
+    ///
+    /// # Errors
+    /// [`InstanceError::Device`].
+    pub fn ring_entry(&self, seq: u32) -> Result<Option<RingEntry>, InstanceError> {
+        let mask = self.plan.options.ring_entries.wrapping_sub(1);
+        let offset = u64::from(seq.wrapping_sub(1) & mask) * RingEntry::BYTES;
+        let buffer = self.buffer(self.ring)?;
+        let word = buffer
+            .load_u64(offset)
+            .map_err(|source| device_error(self.name(self.ring), source))?;
+        let entry = RingEntry::unpack(word);
+        Ok((entry.seq == seq).then_some(entry))
+    }
+
+    /// Every buffer that a step may write, byte for byte. The device must be idle.
+    ///
+    /// # Errors
+    /// [`InstanceError::Device`].
+    pub fn snapshot(&self) -> Result<Vec<BufferState>, InstanceError> {
+        let mut states = Vec::new();
+        for (index, planned) in self.plan.buffers.iter().enumerate() {
+            let buffer = self.buffer(index)?;
+            let mut bytes = vec![0; planned.bytes as usize];
+            let done = match buffer.kind() {
+                MemoryKind::Device => self.device.stream().copy_from_device(buffer, 0, &mut bytes),
+                _ => buffer.read(0, &mut bytes),
+            };
+            done.map_err(|source| device_error(&planned.name, source))?;
+            states.push(BufferState {
+                name: planned.name.clone(),
+                bytes,
+            });
+        }
+        Ok(states)
+    }
+}
+
+fn device_error(buffer: &str, source: DeviceError) -> InstanceError {
+    InstanceError::Device {
+        buffer: buffer.to_owned(),
+        source,
+    }
+}
+
+/// Refuses a plan for another target than the device's.
+///
+/// # Errors
+/// [`InstanceError::Target`].
+pub fn check_target(device: &Device, plan: &Plan) -> Result<(), InstanceError> {
+    let info = device.info();
+    let wanted = plan
+        .kernels
+        .iter()
+        .find(|kernel| kernel.target.name() != info.target);
+    match wanted {
+        None => Ok(()),
+        Some(kernel) => Err(InstanceError::Target {
+            plan: kernel.target.name(),
+            device: info.name.clone(),
+            found: info.target.clone(),
+        }),
+    }
+}
+
+fn check_memory(device: &Device, plan: &CheckedPlan) -> Result<(), InstanceError> {
+    let on_device = plan
+        .buffers
+        .iter()
+        .filter(|b| b.kind.tier() == Tier::Device);
+    let needed = on_device
+        .map(|buffer| buffer.bytes)
+        .fold(0_u64, u64::saturating_add);
+    let available = device.info().vram_bytes;
+    if needed <= available {
+        return Ok(());
+    }
+    let device = device.info().name.clone();
+    Err(InstanceError::Memory {
+        needed,
+        available,
+        device,
+    })
+}

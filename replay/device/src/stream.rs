@@ -1,0 +1,169 @@
+//! The default stream of a device: launches, copies and memsets in order. Which work to put on it
+//! is left to the executor.
+
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::error::DeviceError;
+use crate::memory::Buffer;
+use crate::module::Function;
+use crate::observe::{CopyDirection, HipCall};
+use crate::result::Hip;
+use crate::sys::hip::HipStream;
+
+/// An in-order stream. It does not order itself with other streams.
+pub struct Stream {
+    hip: Arc<Hip>,
+    handle: HipStream,
+    device_key: u64,
+}
+
+// SAFETY: the handle is opaque, and HIP's stream calls may be made from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; HIP serialises calls on one stream itself.
+unsafe impl Sync for Stream {}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: `handle` came from `stream_create` and is destroyed here only. A failure leaves
+        // nothing to do.
+        let _ = unsafe { self.hip.stream_destroy(self.handle) };
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(hip: &Arc<Hip>, device_key: u64) -> Result<Self, DeviceError> {
+        let handle = hip.stream_create()?;
+        Ok(Self {
+            hip: Arc::clone(hip),
+            handle,
+            device_key,
+        })
+    }
+
+    fn own(&self, device: &Device, what: &str) -> Result<(), DeviceError> {
+        if device.key == self.device_key {
+            return Ok(());
+        }
+        Err(DeviceError::ForeignDevice {
+            what: what.to_owned(),
+        })
+    }
+
+    /// Launches `grid` work-groups of `block` work-items with `lds` bytes of dynamic LDS and
+    /// exactly these kernel-argument bytes, after all earlier work of the stream.
+    ///
+    /// # Errors
+    /// A function of another device, or the runtime's answer. An error of a kernel that already
+    /// runs comes with [`Stream::synchronize`].
+    pub fn launch(
+        &self,
+        function: &Function,
+        grid: [u32; 3],
+        block: [u32; 3],
+        lds: u32,
+        kernarg: &[u8],
+    ) -> Result<(), DeviceError> {
+        let module = function.module();
+        self.own(module.device(), function.symbol())?;
+        let call = HipCall::Launch {
+            module: module.id(),
+            image: module.image(),
+            symbol: function.symbol(),
+            grid,
+            block,
+            lds,
+            kernarg,
+        };
+        // SAFETY: the function keeps its module loaded, the stream is live as long as `self`, and
+        // `call` was built from this function.
+        unsafe { self.hip.launch(function.handle(), self.handle, &call) }
+    }
+
+    /// Copies `bytes` to `offset` of `buffer` after all earlier work, and waits for it.
+    ///
+    /// # Errors
+    /// Out of bounds, a buffer of another device, or the runtime's answer.
+    pub fn copy_to_device(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), DeviceError> {
+        self.own(buffer.device(), buffer.name())?;
+        let dst = buffer.range(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let direction = CopyDirection::HostToDevice;
+        let src = bytes.as_ptr().cast();
+        // SAFETY: `range` found the bytes in this live buffer, `bytes` outlives the call, which
+        // waits for the copy, and the stream is live as long as `self`.
+        unsafe {
+            self.hip
+                .copy(dst.cast(), src, bytes.len(), direction, self.handle)
+        }
+    }
+
+    /// Copies `out.len()` bytes at `offset` of `buffer` to `out` after all earlier work, and waits.
+    ///
+    /// # Errors
+    /// Out of bounds, a buffer of another device, or the runtime's answer.
+    pub fn copy_from_device(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        self.own(buffer.device(), buffer.name())?;
+        let src = buffer.range(offset, out.len() as u64)?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let direction = CopyDirection::DeviceToHost;
+        let dst = out.as_mut_ptr().cast();
+        // SAFETY: as in `copy_to_device`, with `out` borrowed exclusively until the copy ended.
+        unsafe {
+            self.hip.copy(
+                dst,
+                src.cast_const().cast(),
+                out.len(),
+                direction,
+                self.handle,
+            )
+        }
+    }
+
+    /// Sets `len` bytes at `offset` of `buffer` to `value` after all earlier work.
+    ///
+    /// # Errors
+    /// Out of bounds, a buffer of another device, or the runtime's answer.
+    pub fn memset(
+        &self,
+        buffer: &Buffer,
+        offset: u64,
+        value: u8,
+        len: u64,
+    ) -> Result<(), DeviceError> {
+        self.own(buffer.device(), buffer.name())?;
+        let dst = buffer.range(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: `range` found the bytes in this live buffer (so `len` fits a usize), and the
+        // stream is live as long as `self`.
+        unsafe {
+            self.hip
+                .memset(dst.cast(), value, len as usize, self.handle)
+        }
+    }
+
+    /// Waits until all work of the stream has ended.
+    ///
+    /// # Errors
+    /// The first error of that work.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        // SAFETY: the stream is live as long as `self`.
+        unsafe { self.hip.stream_synchronize(self.handle) }
+    }
+}

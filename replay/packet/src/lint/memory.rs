@@ -1,0 +1,132 @@
+//! Rules H06, H09 and H10: where launches read and write.
+
+use super::context::{Context, Holds, Node, Range};
+use super::rules::Rule;
+use super::walk::Walk;
+use super::{Place, Sink};
+
+/// Checks memory rules.
+pub(super) fn check(walk: &Walk, sink: &mut Sink<'_, '_>) {
+    let cx = sink.cx;
+    let Some(nodes) = cx.nodes else { return };
+    for (index, node) in nodes.iter().enumerate() {
+        let dword = walk.snapshots.get(index).map_or(0, |shot| shot.offset);
+        let place = Place::Dispatch { index, dword };
+        live(cx, node, place, sink);
+        if !node.declared_self_modifying {
+            modifies(cx, nodes, index, place, sink);
+        }
+    }
+    in_flight(cx, nodes, sink);
+}
+
+fn text(range: &Range) -> String {
+    format!("{} bytes at {:#x}", range.bytes, range.base)
+}
+
+fn live(cx: &Context<'_>, node: &Node, place: Place, sink: &mut Sink<'_, '_>) {
+    if cx.allocations.is_none() {
+        return;
+    }
+    for region in node.reads.iter().chain(&node.writes) {
+        match cx.containing(&region.range) {
+            None => {
+                let expected = "inside a live, visible allocation";
+                sink.add(Rule::H06, place, "region", text(&region.range), expected);
+            }
+            Some(row) if row.holds == Holds::Aperture => {
+                let found = format!("{} in {}", text(&region.range), row.name);
+                sink.add(Rule::H06, place, "region", found, "not scratch or LDS");
+            }
+            Some(row) if row.generation != region.generation => {
+                let found = format!("generation {} of {}", region.generation, row.name);
+                sink.add(
+                    Rule::H06,
+                    place,
+                    "region",
+                    found,
+                    format!("{}", row.generation),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn modifies(cx: &Context<'_>, nodes: &[Node], index: usize, place: Place, sink: &mut Sink<'_, '_>) {
+    let Some(node) = nodes.get(index) else { return };
+    for region in &node.writes {
+        let range = &region.range;
+        let mut hit = |what: String| {
+            sink.add(
+                Rule::H10,
+                place,
+                what,
+                text(range),
+                "not written by a launch",
+            );
+        };
+        if cx.ib.is_some_and(|ib| ib.range.overlaps(range)) {
+            hit("indirect buffer".to_owned());
+        }
+        if cx.queue.is_some_and(|queue| {
+            Range::new(queue.base, queue.size.saturating_mul(64)).overlaps(range)
+        }) {
+            hit("ring".to_owned());
+        }
+        for row in cx.allocations.unwrap_or(&[]) {
+            let packets = matches!(row.holds, Holds::Code | Holds::Ib | Holds::Ring);
+            if packets && row.range.overlaps(range) {
+                hit(row.name.clone());
+            }
+        }
+        for (other, theirs) in nodes.iter().enumerate() {
+            if theirs.kernarg.overlaps(range) {
+                hit(format!("kernargs of dispatch {other}"));
+            }
+        }
+    }
+}
+
+fn in_flight(cx: &Context<'_>, nodes: &[Node], sink: &mut Sink<'_, '_>) {
+    let barrier = cx.header.is_some_and(|header| header.barrier);
+    if barrier {
+        return;
+    }
+    for (other, flight) in cx.in_flight.unwrap_or(&[]).iter().enumerate() {
+        for (index, node) in nodes.iter().enumerate() {
+            let place = Place::Dispatch { index, dword: 0 };
+            let shares = flight
+                .kernargs
+                .iter()
+                .any(|row| row.overlaps(&node.kernarg));
+            let writes = node.writes.iter().any(|row| {
+                flight
+                    .writes
+                    .iter()
+                    .any(|theirs| theirs.overlaps(&row.range))
+            });
+            let scratch = flight.scratch
+                && node
+                    .kernel
+                    .and_then(|kernel| cx.kernels.and_then(|rows| rows.get(kernel)))
+                    .is_some_and(|kernel| kernel.descriptor.private_segment_fixed_size != 0);
+            for (hit, what) in [
+                (shares, "kernargs"),
+                (writes, "output"),
+                (scratch, "queue scratch"),
+            ] {
+                if hit {
+                    let found = format!("shared with buffer {other} in flight");
+                    sink.add(
+                        Rule::H09,
+                        place,
+                        what,
+                        found,
+                        "barrier bit, or memory of its own",
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Launches that may overlap: collected until something waits for them, then run together by
+//! `exec::run_batch`. Keeps what must happen afterwards (completion signals, packet log).
+
+use super::fault::{Cause, PacketError, QueueFault, code};
+use crate::exec::{Dispatch, ExecError, RunConfig, run_batch};
+use crate::gpu::{LoggedDispatch, LoggedPacket, Shared, count};
+use crate::object::Kernel;
+use std::sync::{Arc, PoisonError};
+
+/// Launches after which a batch runs even if nothing waits for it; bounds memory, not meaning.
+const MAX_LAUNCHES: usize = 256;
+
+/// Where a launch came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub packet: u64,
+    pub packet_type: &'static str,
+    /// Completion signal to decrement when the launch has finished, 0 for none.
+    pub signal: u64,
+    /// Address of the kernel arguments, 0 when there are none.
+    pub kernarg_va: u64,
+    pub kernarg_size: u32,
+}
+
+/// The shape of a launch, checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub groups: [u32; 3],
+    pub group_size: [u32; 3],
+    pub lds_bytes: u32,
+    /// COMPUTE_PGM_RSRC1..3 as programmed.
+    pub rsrc: [u32; 3],
+    pub user_sgprs: [u32; 16],
+}
+
+/// Launches in flight. All vectors keep their capacity.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    dispatches: Vec<Dispatch>,
+    origins: Vec<Origin>,
+    /// Packets whose log entries are not complete yet, oldest first.
+    open: Vec<LoggedPacket>,
+}
+
+impl Batch {
+    pub(crate) fn is_full(&self) -> bool {
+        self.dispatches.len() >= MAX_LAUNCHES
+    }
+
+    /// Opens the log entry of a packet.
+    pub(crate) fn open_log(
+        &mut self,
+        shared: &Shared,
+        queue_id: u64,
+        packet_id: u64,
+        bytes: &[u8; 64],
+    ) {
+        if shared.config.keep_packet_log {
+            self.open.push(LoggedPacket {
+                queue_id,
+                packet_id,
+                bytes: *bytes,
+                dispatches: Vec::new(),
+            });
+        }
+    }
+
+    /// Hands finished log entries over; called when no launch is in flight.
+    pub(crate) fn settle_log(&mut self, shared: &Shared) {
+        if self.dispatches.is_empty() && !self.open.is_empty() {
+            let mut log = shared.log.lock().unwrap_or_else(PoisonError::into_inner);
+            self.open.drain(..).for_each(|packet| log.push(packet));
+        }
+    }
+
+    pub(crate) fn push(&mut self, kernel: &Kernel, shape: Shape, origin: Origin) {
+        let Shape {
+            groups,
+            group_size,
+            lds_bytes,
+            rsrc,
+            user_sgprs,
+        } = shape;
+        self.dispatches.push(Dispatch {
+            program: Arc::clone(&kernel.program),
+            entry_va: kernel.entry_va,
+            name: Arc::clone(&kernel.name),
+            rsrc1: rsrc[0],
+            rsrc2: rsrc[1],
+            rsrc3: rsrc[2],
+            user_sgprs,
+            user_sgpr_count: u32::from(kernel.user_sgprs.count),
+            groups,
+            group_size,
+            lds_bytes,
+            tag: self.dispatches.len() as u64,
+        });
+        self.origins.push(origin);
+    }
+
+    /// Runs everything in flight to its end and decrements the completion signals in packet order.
+    pub(crate) fn run(&mut self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
+        let Some(first) = self.origins.first() else {
+            return Ok(());
+        };
+        let config = RunConfig {
+            seed: mix(shared.config.seed, queue, first.packet),
+            threads: shared.config.threads,
+            wave_budget: shared.config.wave_budget,
+        };
+        self.log_dispatches(shared);
+        let result = run_batch(&shared.memory, &self.dispatches, &config);
+        let outcome = match result {
+            Ok(stats) => {
+                count(&shared.tally.batches, 1);
+                count(&shared.tally.launches, self.dispatches.len() as u64);
+                count(&shared.tally.wave_instructions, stats.instructions);
+                count(&shared.tally.waves, stats.waves);
+                count(&shared.tally.groups, stats.groups);
+                self.complete_all(shared, queue)
+            }
+            Err(error) => Err(self.exec_fault(queue, error)),
+        };
+        self.dispatches.clear();
+        self.origins.clear();
+        outcome
+    }
+
+    fn complete_all(&self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
+        for origin in self.origins.iter().filter(|origin| origin.signal != 0) {
+            complete(shared, origin.signal).map_err(|error| {
+                let (packet, packet_type, code) = (origin.packet, origin.packet_type, error.code());
+                Box::new(QueueFault {
+                    queue,
+                    packet,
+                    packet_type,
+                    kernel: None,
+                    code,
+                    cause: error.into(),
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    fn exec_fault(&self, queue: u64, error: ExecError) -> Box<QueueFault> {
+        let index = exec_tag(&error) as usize;
+        let origin = self.origins.get(index).or(self.origins.first());
+        Box::new(QueueFault {
+            queue,
+            packet: origin.map_or(0, |origin| origin.packet),
+            packet_type: origin.map_or("", |origin| origin.packet_type),
+            kernel: self
+                .dispatches
+                .get(index)
+                .map(|dispatch| Arc::clone(&dispatch.name)),
+            code: exec_code(&error),
+            cause: Cause::Exec(error),
+        })
+    }
+
+    fn log_dispatches(&mut self, shared: &Shared) {
+        for (dispatch, origin) in self.dispatches.iter().zip(&self.origins) {
+            let Some(packet) = self
+                .open
+                .iter_mut()
+                .rev()
+                .find(|packet| packet.packet_id == origin.packet)
+            else {
+                continue;
+            };
+            let mut kernarg = vec![
+                0;
+                if origin.kernarg_va == 0 {
+                    0
+                } else {
+                    origin.kernarg_size as usize
+                }
+            ];
+            if shared
+                .memory
+                .read_bytes(origin.kernarg_va, &mut kernarg)
+                .is_err()
+            {
+                // Freed since the packet was checked: the launch is about to fault on it.
+                kernarg.clear();
+            }
+            packet.dispatches.push(LoggedDispatch {
+                symbol: Arc::clone(&dispatch.name),
+                groups: dispatch.groups,
+                group_size: dispatch.group_size,
+                lds_bytes: dispatch.lds_bytes,
+                kernarg_va: origin.kernarg_va,
+                kernarg,
+            });
+        }
+    }
+}
+
+/// Decrements a completion signal by one.
+pub(crate) fn complete(shared: &Shared, handle: u64) -> Result<(), PacketError> {
+    let before = shared.signals.add(handle, -1);
+    let value = before.map_err(|_| PacketError::Signal {
+        field: "completion_signal",
+        handle,
+    })?;
+    if value <= 0 {
+        return Err(PacketError::CompletionSpent { handle, value });
+    }
+    Ok(())
+}
+
+fn exec_code(error: &ExecError) -> u32 {
+    match error {
+        ExecError::Memory(..) => code::MEMORY_VIOLATION,
+        _ => code::EXCEPTION,
+    }
+}
+
+/// A seed of its own for every batch (SplitMix64's finaliser), so that one order is not repeated forever.
+fn mix(seed: u64, queue: u64, packet: u64) -> u64 {
+    let mut z = seed ^ queue.rotate_left(32) ^ packet.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn exec_tag(_error: &ExecError) -> u64 {
+    0
+}

@@ -1,0 +1,143 @@
+//! The speeds that handlers are compiled for. All give the same bits; only instructions differ.
+
+use super::float::soft_fma;
+use super::wave::Row;
+
+/// A set of CPU features that handlers may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speed {
+    /// What every CPU of the architecture has.
+    Base,
+    /// AVX2 and FMA.
+    Avx2,
+}
+
+impl Speed {
+    /// The best speed of this CPU.
+    pub(crate) fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+        {
+            return Self::Avx2;
+        }
+        Self::Base
+    }
+}
+
+/// Primitives that need other instructions at other speeds.
+pub(crate) trait Level {
+    /// `a * b + c`, rounded once.
+    fn fma(a: f32, b: f32, c: f32) -> f32;
+    /// Bit i of the result is the sign bit of lane i.
+    fn pack(row: &Row) -> u32;
+    /// Sum of four byte products per lane plus `c`, wrapping. `SA`/`SB`: bytes are signed.
+    fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row;
+}
+
+/// No feature beyond the architecture's baseline.
+pub(crate) struct Base;
+
+impl Level for Base {
+    #[inline(always)]
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        soft_fma(a, b, c)
+    }
+
+    #[inline(always)]
+    fn pack(row: &Row) -> u32 {
+        let mut mask = 0;
+        for (i, lane) in row.iter().enumerate() {
+            mask |= (lane >> 31) << i;
+        }
+        mask
+    }
+
+    #[inline(always)]
+    fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
+        std::array::from_fn(|i| dot4_lane::<SA, SB>(a[i], b[i], c[i]))
+    }
+}
+
+/// One lane of [`Level::dot4`].
+#[inline(always)]
+pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) -> u32 {
+    let byte = |v: u32, k: u32, signed: bool| -> i32 {
+        let raw = (v >> (8 * k)) as u8;
+        if signed { i32::from(raw as i8) } else { i32::from(raw) }
+    };
+    let mut sum = c;
+    for k in 0..4 {
+        sum = sum.wrapping_add((byte(a, k, SA) * byte(b, k, SB)) as u32);
+    }
+    sum
+}
+
+/// AVX2 and FMA. Only reachable through handlers that were chosen after detection.
+pub(crate) struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Level for Avx2 {
+    #[inline(always)]
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        // Compiled inside functions that have FMA, this is one instruction.
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn pack(row: &Row) -> u32 {
+        use std::arch::x86_64::{__m256, _mm256_loadu_ps, _mm256_movemask_ps};
+        let base = row.as_ptr().cast::<f32>();
+        // SAFETY: 4 loads of 8 floats each stay inside the 32 lanes; handlers of this level run
+        // only on CPUs with AVX2.
+        unsafe {
+            let part = |k: usize| -> __m256 { _mm256_loadu_ps(base.add(8 * k)) };
+            let bits = |k: usize| _mm256_movemask_ps(part(k)) as u32;
+            bits(0) | bits(1) << 8 | bits(2) << 16 | bits(3) << 24
+        }
+    }
+
+    #[inline(always)]
+    fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
+        use std::arch::x86_64::{
+            __m256i, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_slli_epi16,
+            _mm256_srai_epi16, _mm256_srli_epi16, _mm256_storeu_si256,
+        };
+        let mut out = [0; 32];
+        for k in 0..4 {
+            // SAFETY: each load and store covers 8 of the 32 lanes; AVX2 as in `pack`.
+            unsafe {
+                let load = |r: &Row| _mm256_loadu_si256(r.as_ptr().add(8 * k).cast::<__m256i>());
+                // Even and odd bytes, widened to 16 bits each.
+                let split = |v: __m256i, signed: bool| {
+                    let even = _mm256_slli_epi16(v, 8);
+                    if signed {
+                        (_mm256_srai_epi16(even, 8), _mm256_srai_epi16(v, 8))
+                    } else {
+                        (_mm256_srli_epi16(even, 8), _mm256_srli_epi16(v, 8))
+                    }
+                };
+                let (ae, ao) = split(load(a), SA);
+                let (be, bo) = split(load(b), SB);
+                let sum = _mm256_add_epi32(_mm256_madd_epi16(ae, be), _mm256_madd_epi16(ao, bo));
+                let sum = _mm256_add_epi32(sum, load(c));
+                _mm256_storeu_si256(out.as_mut_ptr().add(8 * k).cast::<__m256i>(), sum);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Level for Avx2 {
+    fn fma(a: f32, b: f32, c: f32) -> f32 {
+        Base::fma(a, b, c)
+    }
+
+    fn pack(row: &Row) -> u32 {
+        Base::pack(row)
+    }
+
+    fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
+        Base::dot4::<SA, SB>(a, b, c)
+    }
+}

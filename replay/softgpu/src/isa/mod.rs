@@ -1,0 +1,58 @@
+//! Instruction sets as tables. One row per opcode and generation (`gfx11`, `gfx12`); decoder,
+//! disassembler and executor all expand from those rows. Nothing here executes.
+
+mod decode;
+mod disasm;
+mod gfx11;
+mod gfx12;
+pub(crate) mod op;
+pub(crate) mod operand;
+mod row;
+pub(crate) mod shape;
+mod target;
+
+pub use decode::DecodeError;
+pub(crate) use decode::{Dpp, Half, Inst, Mods, decode};
+pub use disasm::{Line, disassemble};
+pub use row::Format;
+pub(crate) use row::{Row, table};
+pub use target::{Generation, Target};
+
+/// Machine code that cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IsaError {
+    /// Code is not a whole number of dwords.
+    #[error("code of {len} bytes is not a whole number of dwords; pass the .text section unchanged")]
+    Length {
+        /// Bytes given.
+        len: usize,
+    },
+    /// More code than a branch can address.
+    #[error("code of {len} bytes is more than {max}; split the code object")]
+    TooLong {
+        /// Bytes given.
+        len: usize,
+        /// Largest size accepted, in bytes.
+        max: usize,
+    },
+    /// Words that are no instruction of this target.
+    #[error("{target} at {address:#x}: words {words:08x?}: {reason}; the kernel uses an instruction outside `docs/isa-coverage.md`, or this is no code")]
+    Instruction {
+        /// The target whose table was used.
+        target: Target,
+        /// Guest address of the first word.
+        address: u64,
+        /// Up to three words from there.
+        words: Vec<u32>,
+        /// Why they do not decode.
+        reason: DecodeError,
+    },
+}
+
+/// Every mnemonic of a target with its format and opcode, in table order.
+pub fn opcodes(target: Target) -> impl Iterator<Item = (Format, u16, &'static str)> {
+    table(target.generation())
+        .iter()
+        .filter(move |r| !r.scalar_float || target.has_scalar_float())
+        .map(|r| (r.format, r.opcode, r.mnemonic))
+}

@@ -1,0 +1,460 @@
+//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned.
+//!
+//! Each type is made only by the step before it, so nothing is retained that was not reconciled.
+//! A failure says at which stage and why; [`StageError::code`] gives its refusal code. Running
+//! tokens is left to [`crate::session`].
+
+use crate::refusal::{Code, Refusal};
+use crate::replayer::Replayer;
+use refrain_device::{Device, DeviceError};
+use refrain_lower::{ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower};
+use refrain_packet::aql::encode::AqlError;
+use refrain_packet::kd;
+use refrain_packet::launch::EncodeError;
+use refrain_packet::reloc::ResolveError;
+use refrain_planner::container::CheckedPlan;
+use refrain_planner::plan::{Eligibility, KernargError, Plan};
+use refrain_recorder::file::TapeFileError;
+use refrain_recorder::instance::check_target;
+use refrain_recorder::reconcile::MIN_EXECUTORS;
+use refrain_recorder::record::default_positions;
+use refrain_recorder::source::SourceError;
+use refrain_recorder::{
+    CodeObjects, EagerError, EagerExecutor, Expectation, Instance, InstanceError, PacketTap,
+    ReconcileError, Reconciled as Agreement, RecordError, Recording, TensorSource, reconcile,
+    record_positions,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where in its life a retained form failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Before the device was touched.
+    Check,
+    /// While it was recorded.
+    Record,
+    /// While recordings were compared with the plan.
+    Reconcile,
+    /// While it was lowered, read back and bound.
+    Lower,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Check => "checking the plan",
+            Self::Record => "recording",
+            Self::Reconcile => "reconciling",
+            Self::Lower => "lowering",
+        })
+    }
+}
+
+/// Why a stage failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// The plan says itself that it may not be retained.
+    #[error("{}", .0.join("; "))]
+    Ineligible(Vec<String>),
+    /// Buffers or weights.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// Eager execution.
+    #[error(transparent)]
+    Eager(#[from] EagerError),
+    /// Recording.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A tape file.
+    #[error(transparent)]
+    TapeFile(#[from] TapeFileError),
+    /// Tapes and plan differ.
+    #[error(transparent)]
+    Reconcile(#[from] ReconcileError),
+    /// No packets.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// Code objects cannot be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Kernel arguments.
+    #[error(transparent)]
+    Kernarg(#[from] KernargError),
+    /// Addresses do not fit their words.
+    #[error("binding addresses: {0}")]
+    Resolve(#[from] ResolveError),
+    /// The vendor packet.
+    #[error("vendor packet: {0}")]
+    Vendor(AqlError),
+    /// A code object is not at hand.
+    #[error(
+        "the code object with kernel {symbol} is absent; rebuild the kernels or make the plan again"
+    )]
+    ObjectAbsent {
+        /// The kernel.
+        symbol: String,
+    },
+    /// The device refused to load code.
+    #[error("loading kernel {symbol}: {source}")]
+    Load {
+        /// The kernel.
+        symbol: String,
+        /// The device's answer.
+        source: DeviceError,
+    },
+    /// The device gave no memory, queue or signal.
+    #[error("{what}: {source}")]
+    Allocation {
+        /// What was asked for.
+        what: &'static str,
+        /// The device's answer.
+        source: DeviceError,
+    },
+}
+
+impl StageError {
+    /// The refusal code, or `None` for an error that is no statement about the plan: a file that
+    /// cannot be read, a device that failed.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Ineligible(_) => Some(Code::NotEligible),
+            Self::Instance(error) => instance_code(error),
+            Self::Eager(EagerError::Instance(error))
+            | Self::Record(
+                RecordError::Instance { source: error, .. }
+                | RecordError::Eager {
+                    source: EagerError::Instance(error),
+                    ..
+                },
+            ) => instance_code(error),
+            Self::Eager(EagerError::ObjectAbsent { .. }) | Self::ObjectAbsent { .. } => {
+                Some(Code::ObjectDiffers)
+            }
+            Self::TapeFile(error) => tape_file_code(error),
+            Self::Reconcile(error) => Some(reconcile_code(error)),
+            Self::Lower(LowerError::Image(error)) | Self::Image(error) => Some(image_code(error)),
+            Self::Lower(error) => Some(lower_code(error)),
+            Self::Allocation { .. } => Some(Code::Allocation),
+            Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
+            Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
+        }
+    }
+
+    /// The refusal, if this is one.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.code().map(|code| Refusal::new(code, self))
+    }
+}
+
+fn instance_code(error: &InstanceError) -> Option<Code> {
+    match error {
+        InstanceError::Target { .. } => Some(Code::TargetMismatch),
+        InstanceError::Memory { .. } => Some(Code::MemoryShort),
+        InstanceError::Source(SourceError::Io { .. }) => None,
+        InstanceError::Source(_) => Some(Code::ModelDiffers),
+        // hipErrorOutOfMemory.
+        InstanceError::Device { source, .. } if source.status() == Some(2) => {
+            Some(Code::MemoryShort)
+        }
+        _ => None,
+    }
+}
+
+fn tape_file_code(error: &TapeFileError) -> Option<Code> {
+    match error {
+        TapeFileError::Io { .. } => None,
+        TapeFileError::Version { .. } => Some(Code::FormatVersion),
+        _ => Some(Code::RecordingUnfinished),
+    }
+}
+
+fn reconcile_code(error: &ReconcileError) -> Code {
+    match error {
+        ReconcileError::OtherPlan { .. } => Code::OtherPlan,
+        ReconcileError::TooFew { .. } => Code::RecordingUnfinished,
+        ReconcileError::ExtraLaunch { .. }
+        | ReconcileError::MissingLaunch { .. }
+        | ReconcileError::Swapped { .. }
+        | ReconcileError::Memset { .. }
+        | ReconcileError::Copy { .. }
+        | ReconcileError::Field { .. } => Code::SequenceUnstable,
+        ReconcileError::Kernarg { .. } | ReconcileError::Pointer { .. } => Code::KernargDiffers,
+        ReconcileError::PointerOutside { .. } => Code::PointerOutside,
+        ReconcileError::PositionDependent { .. } | ReconcileError::ExecutorsDisagree { .. } => {
+            Code::KernargMoves
+        }
+        ReconcileError::Ring { .. } => Code::RingDiffers,
+    }
+}
+
+fn image_code(error: &ImageError) -> Code {
+    match error {
+        ImageError::Target { .. } => Code::TargetMismatch,
+        ImageError::HiddenArguments { .. } => Code::HiddenArguments,
+        ImageError::Refused { reason, .. } => descriptor_code(reason),
+        ImageError::Object { .. }
+        | ImageError::ObjectAbsent { .. }
+        | ImageError::KernelAbsent { .. }
+        | ImageError::Differs { .. } => Code::ObjectDiffers,
+    }
+}
+
+fn descriptor_code(reason: &kd::Refusal) -> Code {
+    match reason {
+        kd::Refusal::DynamicStack => Code::DynamicStack,
+        kd::Refusal::Scratch { .. }
+        | kd::Refusal::FlatScratchInit
+        | kd::Refusal::PrivateSegmentSize
+        | kd::Refusal::PrivateSegmentBuffer => Code::Scratch,
+        kd::Refusal::Lds { .. }
+        | kd::Refusal::RequiredGroupSize { .. }
+        | kd::Refusal::MaxFlatGroupSize { .. }
+        | kd::Refusal::PartialGroups { .. } => Code::Unencodable,
+        kd::Refusal::Target { .. } => Code::TargetMismatch,
+        _ => Code::RuntimePointer,
+    }
+}
+
+fn lower_code(error: &LowerError) -> Code {
+    match error {
+        LowerError::Encode {
+            source: EncodeError::TooLong { .. },
+            ..
+        } => Code::IbTooLong,
+        LowerError::Encode {
+            source: EncodeError::Refused { reason, .. },
+            ..
+        } => descriptor_code(reason),
+        LowerError::Encode { .. } => Code::Unencodable,
+        LowerError::Targets { .. } => Code::TargetMismatch,
+        LowerError::Image(error) => image_code(error),
+        LowerError::ReadBack(_) => Code::ReadBack,
+    }
+}
+
+/// A retained form that will not be: at which stage, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{stage}: {error}")]
+pub struct Poisoned {
+    /// Stage that failed.
+    pub stage: Stage,
+    /// Why.
+    pub error: StageError,
+}
+
+/// Attaches the stage to an error.
+trait At<T> {
+    fn at(self, stage: Stage) -> Result<T, Poisoned>;
+}
+
+impl<T, E: Into<StageError>> At<T> for Result<T, E> {
+    fn at(self, stage: Stage) -> Result<T, Poisoned> {
+        self.map_err(|error| Poisoned {
+            stage,
+            error: error.into(),
+        })
+    }
+}
+
+/// A plan that may be retained on this device, as far as can be said without touching it.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    plan: Arc<CheckedPlan>,
+    device: Arc<Device>,
+}
+
+/// A plan with its recordings, and the instance that the last of them ran on.
+#[derive(Debug)]
+pub struct Recorded {
+    checked: Checked,
+    recording: Recording,
+    instance: Instance,
+    eager: EagerExecutor,
+}
+
+/// A plan whose recordings agree with it and with each other.
+#[derive(Debug)]
+pub struct Reconciled {
+    recording: Recording,
+    agreement: Agreement,
+    instance: Instance,
+    eager: EagerExecutor,
+}
+
+/// A plan whose packets may be published.
+#[derive(Debug)]
+pub struct Ready {
+    /// Publishes tokens.
+    pub replayer: Replayer,
+    /// The address-free packets that it publishes.
+    pub lowered: Lowered,
+}
+
+impl Checked {
+    /// Checks eligibility and target; the device is not touched.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Check`].
+    pub fn new(plan: &Arc<CheckedPlan>, device: &Arc<Device>) -> Result<Self, Poisoned> {
+        eligible(plan).at(Stage::Check)?;
+        check_target(device, plan).at(Stage::Check)?;
+        Ok(Self {
+            plan: plan.clone(),
+            device: device.clone(),
+        })
+    }
+
+    /// Records single tokens at the first, middle and last position in two fresh executors.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Record`].
+    pub fn record(
+        self,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        mut tap: Option<&mut dyn PacketTap>,
+    ) -> Result<Recorded, Poisoned> {
+        let positions = default_positions(self.plan.options.context);
+        let sequence = Expectation::of(&self.plan).at(Stage::Record)?.sequence;
+        let mut tapes = Vec::new();
+        let mut last = None;
+        for number in 0..MIN_EXECUTORS as u32 {
+            // The earlier executor's buffers are freed only now, so that this one's lie elsewhere.
+            let fresh = Instance::new(&self.device, &self.plan, source).at(Stage::Record)?;
+            drop(last.take());
+            let mut fresh = fresh;
+            let eager = EagerExecutor::new(&fresh, objects).at(Stage::Record)?;
+            let tap = tap.as_mut().map(|tap| &mut **tap as &mut dyn PacketTap);
+            let recorded = record_positions(&mut fresh, &eager, number, &positions, tap);
+            tapes.extend(recorded.at(Stage::Record)?);
+            last = Some((fresh, eager));
+        }
+        let Some((instance, eager)) = last else {
+            let none = ReconcileError::TooFew {
+                positions: positions.len(),
+                executors: 0,
+            };
+            return Err(none).at(Stage::Record);
+        };
+        let recording = Recording { sequence, tapes };
+        Ok(Recorded {
+            checked: self,
+            recording,
+            instance,
+            eager,
+        })
+    }
+}
+
+fn eligible(plan: &Plan) -> Result<(), StageError> {
+    match &plan.eligibility {
+        Eligibility::Whole => Ok(()),
+        Eligibility::Refused(reasons) => {
+            let reason = |reason: &refrain_planner::plan::RefusalReason| {
+                let step = reason.step.and_then(|step| plan.steps.get(step as usize));
+                let step = step
+                    .map(|step| format!(" at {}", step.name))
+                    .unwrap_or_default();
+                format!("RF{:03}{step}: {}", reason.code, reason.detail)
+            };
+            Err(StageError::Ineligible(reasons.iter().map(reason).collect()))
+        }
+    }
+}
+
+impl Recorded {
+    /// What was recorded.
+    pub const fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// Compares the recordings with the plan and with each other.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Reconcile`].
+    pub fn reconcile(self) -> Result<Reconciled, Poisoned> {
+        let expectation = Expectation::of(&self.checked.plan).at(Stage::Reconcile)?;
+        let agreement = reconcile(&expectation, &self.recording).at(Stage::Reconcile)?;
+        let Self {
+            recording,
+            instance,
+            eager,
+            ..
+        } = self;
+        Ok(Reconciled {
+            recording,
+            agreement,
+            instance,
+            eager,
+        })
+    }
+}
+
+impl Reconciled {
+    /// What was recorded.
+    pub const fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// What agreed.
+    pub const fn agreement(&self) -> &Agreement {
+        &self.agreement
+    }
+
+    /// The instance and its eager executor, for eager runs beside replays.
+    pub fn into_parts(self) -> (Instance, EagerExecutor, Agreement) {
+        (self.instance, self.eager, self.agreement)
+    }
+
+    /// The instance.
+    pub const fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// Lowers the plan, reads the packets back and binds them to the instance.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`].
+    pub fn ready(
+        &self,
+        objects: &dyn CodeObjects,
+        transport: Transport,
+        policy: Policy,
+        in_flight: u32,
+        deadline: Duration,
+    ) -> Result<Ready, Poisoned> {
+        let plan = self.instance.plan();
+        let images = images(plan, objects).at(Stage::Lower)?;
+        let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
+        let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        Ok(Ready {
+            replayer: replayer.at(Stage::Lower)?,
+            lowered,
+        })
+    }
+}
+
+/// The images of a plan's code objects.
+///
+/// # Errors
+/// [`StageError::ObjectAbsent`] or [`StageError::Image`].
+pub fn images(plan: &Plan, objects: &dyn CodeObjects) -> Result<KernelImages, StageError> {
+    let mut images = KernelImages::new();
+    let mut seen = Vec::new();
+    for kernel in &plan.kernels {
+        if seen.contains(&kernel.object) {
+            continue;
+        }
+        let absent = || StageError::ObjectAbsent {
+            symbol: kernel.symbol.clone(),
+        };
+        images.add(objects.get(&kernel.object).ok_or_else(absent)?)?;
+        seen.push(kernel.object);
+    }
+    Ok(images)
+}
+
+#[cfg(test)]
+mod tests;

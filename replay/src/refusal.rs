@@ -1,0 +1,218 @@
+//! Refusals: why a plan is not retained, by stable code.
+//!
+//! Codes, titles, remedies and pages are one table, from which `refrain explain` prints and the
+//! counters count. Only what this program can refuse today has a row; a code is never reused.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($( $name:ident $code:literal $title:literal
+        remedy $remedy:literal
+        page $page:literal; )*) => {
+        /// A reason code, `RF` and three digits.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $(
+                #[doc = concat!("RF", stringify!($code), ": ", $title, ".")]
+                $name,
+            )*
+        }
+
+        /// Every code with its texts, ascending.
+        pub const TABLE: &[Row] = &[ $( Row {
+            code: Code::$name,
+            number: $code,
+            title: $title,
+            remedy: $remedy,
+            page: $page,
+        }, )* ];
+    };
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The code.
+    pub code: Code,
+    /// Its number.
+    pub number: u16,
+    /// What is refused, in a few words.
+    pub title: &'static str,
+    /// What the user can do, one sentence.
+    pub remedy: &'static str,
+    /// What is checked, why it matters, and how it is found.
+    pub page: &'static str,
+}
+
+codes! {
+    NotEligible 1 "the plan itself may not be retained"
+        remedy "Run it eagerly with --retain none, or change what the reasons name and plan again."
+        page "A plan lists, when it is made, every reason why its steps cannot form one tape. Such a plan runs eagerly; nothing is recorded or lowered. The reasons stand in `refrain inspect`.";
+    SequenceUnstable 2 "the launch sequence differs from the plan"
+        remedy "Report it with the message: a launch, copy or memset that no step accounts for is a defect or another program on the same device handle."
+        page "While single tokens run eagerly, every launch, copy and memset that passes the function tables is recorded. The plan says exactly what must pass. A launch too many or too few, two in swapped order, another grid, block or kernel, a copy or a memset means that a replay would compute something else than eager execution, so nothing is retained.";
+    KernargMoves 3 "a kernel argument changes between positions or executors"
+        remedy "Pass the value through the control block, so that the kernel reads it by address."
+        page "Replays share one read-only kernarg arena for all positions. An argument whose bytes change with the position, or between two fresh executors once pointers are resolved to buffers, would be frozen at its recorded value. Recording at three positions in two executors finds it.";
+    KernargDiffers 4 "a kernel argument differs from the plan"
+        remedy "Report it with the message; the plan and its executor disagree."
+        page "The bytes that were launched are compared with the plan, argument by argument, pointers as buffer and offset. The plan is the truth: a difference is an error and never a new tape.";
+    PointerOutside 5 "a kernel argument points outside every plan buffer"
+        remedy "Report it with the message; a retained pointer must lie in a buffer of the plan."
+        page "A pointer that resolves to no buffer of the plan has no declared size, so neither its bounds nor its effects can be checked, and it may dangle at replay.";
+    RingDiffers 6 "the packets in the ring differ from the observed launches"
+        remedy "Report it with the message: something between the launch call and the queue changed a packet."
+        page "The software GPU logs each AQL packet as fetched. The log is decoded and must hold exactly the launches that were observed at the function table, byte for byte.";
+    RecordingUnfinished 7 "the recording is unfinished or damaged"
+        remedy "Record again; `refrain record` leaves a finished file or none."
+        page "A tape file ends with a digest over everything before it. A file that stops early, has bytes after its end or fails its digest is never mistaken for a recording that finished. Too few positions or executors count as unfinished too.";
+    OtherPlan 8 "the recording belongs to another plan"
+        remedy "Record this plan."
+        page "A tape names the sequence digest of its plan: steps, grids, kernarg layout and code objects. Another digest means other launches.";
+    FormatVersion 9 "the file has another format version"
+        remedy "Make the file again with this program."
+        page "Plan and tape files carry a version. There is no conversion: a plan is cheap to make, and a guess about its meaning is not.";
+    TargetMismatch 10 "plan and device have different targets"
+        remedy "Plan for the device's target, or choose the matching device."
+        page "Machine code, descriptor words and cache controls belong to one instruction set. A plan for another target is refused before the device is touched.";
+    ModelDiffers 11 "the model file is not the one that was planned"
+        remedy "Plan this file, or restore the one that was planned."
+        page "The plan holds the length of the model file and a digest of every tensor; each is checked while weights are uploaded.";
+    MemoryShort 12 "the plan does not fit the device's memory"
+        remedy "Plan a shorter context or a smaller model."
+        page "All buffers of a plan are allocated before the first token, and no fallback to other memory is tried. The message gives the bytes needed and present.";
+    ObjectDiffers 13 "a code object is absent or not the planned one"
+        remedy "Plan again with this build, or rebuild the kernels that the plan names."
+        page "A plan names machine code by digest. The bytes at hand must have that digest, hold the kernel, and agree with the plan on kernarg and LDS bytes.";
+    Scratch 14 "a kernel needs scratch memory"
+        remedy "Rebuild the kernel without spills and stack arrays."
+        page "Scratch belongs to the queue and may be reclaimed or resized by the runtime between replays. A retained dispatch must not depend on it.";
+    DynamicStack 15 "a kernel needs a stack of unknown size"
+        remedy "Rebuild the kernel without recursion and indirect calls."
+        page "A dynamic stack is scratch whose size only the runtime can choose per launch, so no packet encoded beforehand can provide it.";
+    HiddenArguments 16 "a kernel takes hidden arguments"
+        remedy "Rebuild the kernel with constant block sizes and without printf, malloc and assert."
+        page "Hidden arguments are filled by the HIP runtime at each launch. They are not in the plan, so their bytes would have no owner.";
+    RuntimePointer 17 "a kernel wants registers that only the runtime fills"
+        remedy "Rebuild the kernel so that it needs only the kernarg pointer."
+        page "Dispatch pointer, queue pointer, dispatch id, kernarg preload, wave groups and reserved properties of a kernel descriptor ask for state that a retained dispatch does not provide.";
+    Unencodable 18 "a launch cannot be encoded"
+        remedy "Plan again; grid, block or LDS is outside what a packet can say."
+        page "Each generation limits work-groups per dimension, work-items per group and LDS per group. The message names the launch and both values.";
+    IbTooLong 19 "the indirect buffer would be too long"
+        remedy "Replay as AQL packets (--transport aql)."
+        page "The size field of INDIRECT_BUFFER has 20 bits: at most 0xFFFFF dwords (documented).";
+    ReadBack 20 "the emitted packets do not read back as the plan"
+        remedy "Report it with the message; this is a defect of the encoder or of the decoder."
+        page "After encoding, an independent decoder reads the words back and compares count, order, kernels, grids, LDS, kernarg addresses, waits and invalidations with the plan. The encoder is never its own judge.";
+    Allocation 21 "memory for the retained form could not be had"
+        remedy "Free memory on the device, or run eagerly with --retain none."
+        page "A retained form needs one kernarg arena, a queue, signals and, for PM4, an executable indirect buffer. They are allocated once, before the first token.";
+}
+
+impl Code {
+    /// The code's row.
+    pub fn row(self) -> &'static Row {
+        // One row per variant, in declaration order, by construction of the macro.
+        &TABLE[self as usize]
+    }
+
+    /// The code of that text, e.g. `RF012`; upper or lower case.
+    pub fn parse(text: &str) -> Option<Self> {
+        let upper = text.to_ascii_uppercase();
+        TABLE
+            .iter()
+            .find(|row| row.code.to_string() == upper)
+            .map(|row| row.code)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RF{:03}", self.row().number)
+    }
+}
+
+/// One refusal: the code and what exactly was found.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {}: {detail}", .code.row().title)]
+pub struct Refusal {
+    /// The code.
+    pub code: Code,
+    /// Step, kernel, values.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// A refusal whose detail is the text of an error.
+    pub fn new(code: Code, detail: impl fmt::Display) -> Self {
+        Self {
+            code,
+            detail: detail.to_string(),
+        }
+    }
+}
+
+/// How often each code was refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusalCounts {
+    rows: Vec<(Code, u64)>,
+}
+
+impl RefusalCounts {
+    /// Counts one refusal.
+    pub fn add(&mut self, code: Code) {
+        match self.rows.iter_mut().find(|row| row.0 == code) {
+            Some(row) => row.1 += 1,
+            None => {
+                self.rows.push((code, 1));
+                self.rows.sort_unstable_by_key(|row| row.0);
+            }
+        }
+    }
+
+    /// Codes with their counts, ascending.
+    pub fn rows(&self) -> &[(Code, u64)] {
+        &self.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Code, RefusalCounts, TABLE};
+
+    #[test]
+    fn table_is_consistent() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.code as usize, index);
+            assert_eq!(row.code.row(), row);
+            assert!(
+                index == 0 || TABLE[index - 1].number < row.number,
+                "{}",
+                row.code
+            );
+            assert!(
+                row.remedy.ends_with('.') && row.page.ends_with('.'),
+                "{}",
+                row.code
+            );
+            assert!(row.page.len() > 80, "{}", row.code);
+            assert_eq!(Code::parse(&row.code.to_string()), Some(row.code));
+            assert_eq!(
+                Code::parse(&row.code.to_string().to_lowercase()),
+                Some(row.code)
+            );
+        }
+        assert_eq!(Code::IbTooLong.to_string(), "RF019");
+        assert_eq!(Code::parse("RF999"), None);
+    }
+
+    #[test]
+    fn counts_add_up() {
+        let mut counts = RefusalCounts::default();
+        for code in [Code::Scratch, Code::NotEligible, Code::Scratch] {
+            counts.add(code);
+        }
+        assert_eq!(counts.rows(), [(Code::NotEligible, 1), (Code::Scratch, 2)]);
+    }
+}

@@ -1,0 +1,583 @@
+//! What a command line runs: one plan on one device, eagerly or retained, and its figures.
+//!
+//! A session prepares everything first (record, reconcile, lower), then decodes texts. A refusal
+//! while preparing either ends it or, where the caller allows, leaves it eager and counted; after a
+//! packet has been published nothing falls back, because a token might be executed twice.
+
+use crate::lifecycle::{Checked, Poisoned, Ready, StageError};
+use crate::open::OpenedDevice;
+use crate::refusal::{Refusal, RefusalCounts};
+use crate::replayer::{ReplayError, Replayer};
+use refrain_kernels::StopReason;
+use refrain_lower::{Lowered, Policy, Transport};
+use refrain_planner::container::CheckedPlan;
+use refrain_planner::plan::BufferKind;
+use refrain_recorder::{
+    BufferState, CodeObjects, Difference, EagerError, EagerExecutor, Instance, InstanceError,
+    Reconciled, TensorSource, first_difference,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Byte that scratch is filled with before runs that are compared.
+const SCRUB: u8 = 0xA5;
+
+/// Whether tokens are replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Retain {
+    /// The whole token as one tape; a refusal is an error.
+    Whole,
+    /// The whole token where possible; a refusal is counted and the session stays eager.
+    #[default]
+    Auto,
+    /// Never.
+    None,
+}
+
+/// How a session runs.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionOptions {
+    /// Whether tokens are replayed.
+    pub retain: Retain,
+    /// How packets reach the device.
+    pub transport: Transport,
+    /// Encoding policies.
+    pub policy: Policy,
+    /// Tokens that may be queued at once, at least 1.
+    pub in_flight: u32,
+    /// Longest wait for one token.
+    pub deadline: Duration,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            retain: Retain::Auto,
+            transport: Transport::Aql,
+            policy: Policy::default(),
+            in_flight: 8,
+            deadline: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why a session or a text failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Preparation failed or was refused.
+    #[error(transparent)]
+    Poisoned(#[from] Poisoned),
+    /// Buffers, weights or prompt.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// Eager execution.
+    #[error(transparent)]
+    Eager(#[from] EagerError),
+    /// Replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// A retained run was asked of a session that is eager.
+    #[error("this session has no retained form: {reason}")]
+    NotRetained {
+        /// The refusal, or that none was asked for.
+        reason: String,
+    },
+}
+
+impl SessionError {
+    /// The refusal, if this is one.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Poisoned(poisoned) => poisoned.error.refusal(),
+            _ => None,
+        }
+    }
+}
+
+/// Who executes a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// One HIP launch per step.
+    Eager,
+    /// Pre-encoded packets.
+    Retained,
+}
+
+/// What one text produced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Generation {
+    /// Generated tokens, an end-of-sequence token included.
+    pub tokens: Vec<u32>,
+    /// Why the text ended, if it did before the tokens asked for.
+    pub stop: Option<StopReason>,
+}
+
+/// Eager and retained runs of one text, compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verification {
+    /// What the retained run produced.
+    pub generation: Generation,
+    /// Whether both runs gave the same tokens.
+    pub same_tokens: bool,
+    /// The first byte in which any buffer differs (first eager, second retained).
+    pub difference: Option<Difference>,
+}
+
+impl Verification {
+    /// Whether tokens and every buffer byte agree.
+    pub const fn verified(&self) -> bool {
+        self.same_tokens && self.difference.is_none()
+    }
+}
+
+/// Figures of a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counters {
+    /// Launches of one token.
+    pub launches_per_token: usize,
+    /// Distinct kernels of the plan.
+    pub unique_kernels: usize,
+    /// Dwords of one retained token: indirect buffer, or 16 per AQL packet; 0 when eager.
+    pub dwords: usize,
+    /// Token steps replayed, prompt tokens included.
+    pub replayed_tokens: u64,
+    /// Token steps run eagerly, prompt tokens included; recording excluded.
+    pub eager_tokens: u64,
+    /// Refusals by code.
+    pub refusals: RefusalCounts,
+    /// Host time per eager token in microseconds: launch calls, no waiting.
+    pub eager_host_us: Option<f64>,
+    /// Host time per retained token in microseconds: signal, packets, doorbell, no waiting.
+    pub retained_host_us: Option<f64>,
+    /// Wall time of all texts.
+    pub wall: Duration,
+    /// Generated tokens of all texts.
+    pub generated: u64,
+}
+
+/// One plan on one device.
+#[derive(Debug)]
+pub struct Session {
+    // Fields drop in this order: packets in flight name the instance's buffers.
+    replayer: Option<Replayer>,
+    lowered: Option<Lowered>,
+    eager: EagerExecutor,
+    instance: Instance,
+    opened: OpenedDevice,
+    agreement: Option<Reconciled>,
+    refusal: Option<Refusal>,
+    counters: Counters,
+    eager_time: Duration,
+    /// Sequence number of the next ring entry to read.
+    next_seq: u32,
+    stop: Option<StopReason>,
+}
+
+impl Session {
+    /// Prepares a plan: buffers, weights, and unless `Retain::None` recording, reconciliation and
+    /// packets.
+    ///
+    /// # Errors
+    /// [`SessionError`]; with `Retain::Auto` a refusal is none, see [`Self::refusal`].
+    pub fn new(
+        opened: OpenedDevice,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
+        let mut refusal = None;
+        if options.retain != Retain::None {
+            match retain(&opened, plan, source, objects, options) {
+                Ok(retained) => return Ok(Self::with(opened, retained)),
+                Err(poisoned) if options.retain == Retain::Auto => {
+                    refusal = poisoned.error.refusal();
+                    if refusal.is_none() {
+                        return Err(poisoned.into());
+                    }
+                }
+                Err(poisoned) => return Err(poisoned.into()),
+            }
+        }
+        let instance = Instance::new(&opened.device, plan, source)?;
+        let eager = EagerExecutor::new(&instance, objects)?;
+        let mut counters = plan_counters(plan);
+        if let Some(refusal) = &refusal {
+            counters.refusals.add(refusal.code);
+        }
+        let retained = Retained {
+            instance,
+            eager,
+            agreement: None,
+            ready: None,
+        };
+        let mut session = Self::with(opened, retained);
+        session.refusal = refusal;
+        session.counters = counters;
+        Ok(session)
+    }
+
+    fn with(opened: OpenedDevice, retained: Retained) -> Self {
+        let Retained {
+            instance,
+            eager,
+            agreement,
+            ready,
+        } = retained;
+        let mut counters = plan_counters(instance.plan());
+        let (replayer, lowered) = match ready {
+            Some(Ready { replayer, lowered }) => (Some(replayer), Some(lowered)),
+            None => (None, None),
+        };
+        counters.dwords = lowered.as_ref().map_or(0, Lowered::dwords);
+        Self {
+            replayer,
+            lowered,
+            eager,
+            instance,
+            opened,
+            agreement,
+            refusal: None,
+            counters,
+            eager_time: Duration::ZERO,
+            next_seq: 1,
+            stop: None,
+        }
+    }
+
+    /// The device.
+    pub const fn opened(&self) -> &OpenedDevice {
+        &self.opened
+    }
+
+    /// The plan's buffers.
+    pub const fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// What recordings agreed on; `None` when eager.
+    pub const fn agreement(&self) -> Option<&Reconciled> {
+        self.agreement.as_ref()
+    }
+
+    /// The packets of a token without addresses; `None` when eager.
+    pub const fn lowered(&self) -> Option<&Lowered> {
+        self.lowered.as_ref()
+    }
+
+    /// The replayer; `None` when eager.
+    pub const fn replayer(&self) -> Option<&Replayer> {
+        self.replayer.as_ref()
+    }
+
+    /// Why an `Auto` session is eager.
+    pub const fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
+    /// The route that [`Self::generate`] takes.
+    pub const fn route(&self) -> Route {
+        if self.replayer.is_some() {
+            Route::Retained
+        } else {
+            Route::Eager
+        }
+    }
+
+    /// Figures so far.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        let per_token = |time: Duration, tokens: u64| {
+            (tokens > 0).then(|| time.as_secs_f64() * 1e6 / tokens as f64)
+        };
+        counters.eager_host_us = per_token(self.eager_time, counters.eager_tokens);
+        let retained = self
+            .replayer
+            .as_ref()
+            .map_or(Duration::ZERO, Replayer::host_time);
+        counters.retained_host_us = per_token(retained, counters.replayed_tokens);
+        counters
+    }
+
+    /// Starts a text. Waits for tokens in flight first.
+    ///
+    /// # Errors
+    /// Prompt errors and device errors.
+    pub fn start(&mut self, prompt: &[u32], generate: u32) -> Result<(), SessionError> {
+        self.idle()?;
+        self.instance.reset(prompt, generate)?;
+        self.next_seq = 1;
+        self.stop = None;
+        Ok(())
+    }
+
+    /// Waits until nothing is in flight.
+    ///
+    /// # Errors
+    /// [`SessionError::Replay`] or [`SessionError::Eager`].
+    pub fn idle(&mut self) -> Result<(), SessionError> {
+        if let Some(replayer) = &mut self.replayer {
+            replayer.drain()?;
+        }
+        Ok(self.eager.wait()?)
+    }
+
+    /// Runs up to `steps` token steps of the current text and hands out generated tokens as the
+    /// host reads them from the ring. Ends early once the text has ended; steps in flight then
+    /// change nothing. Leaves nothing in flight. On the retained route no memory is allocated and
+    /// no kernarg byte is written, unless an error is reported.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn advance(
+        &mut self,
+        route: Route,
+        steps: u32,
+        on_token: &mut dyn FnMut(u32),
+    ) -> Result<(), SessionError> {
+        for _ in 0..steps {
+            if self.stop.is_some() {
+                break;
+            }
+            self.step(route)?;
+            self.read_ring(on_token)?;
+        }
+        if let (Route::Retained, Some(replayer)) = (route, &mut self.replayer) {
+            while replayer.in_flight() > 0 {
+                replayer.wait_oldest()?;
+            }
+        }
+        self.read_ring(on_token)
+    }
+
+    /// Runs exactly `steps` token steps, past the end of the text as well.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn advance_past_end(&mut self, route: Route, steps: u32) -> Result<(), SessionError> {
+        for _ in 0..steps {
+            self.step(route)?;
+            self.read_ring(&mut |_| {})?;
+        }
+        self.idle()?;
+        self.read_ring(&mut |_| {})
+    }
+
+    fn step(&mut self, route: Route) -> Result<(), SessionError> {
+        match route {
+            Route::Eager => {
+                let start = Instant::now();
+                self.eager.submit()?;
+                self.eager_time += start.elapsed();
+                self.counters.eager_tokens += 1;
+                self.eager.wait()?;
+            }
+            Route::Retained => {
+                let Some(replayer) = &mut self.replayer else {
+                    let reason = match &self.refusal {
+                        Some(refusal) => refusal.to_string(),
+                        None => "it was made with Retain::None".to_owned(),
+                    };
+                    return Err(SessionError::NotRetained { reason });
+                };
+                replayer.submit()?;
+                self.counters.replayed_tokens += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_ring(&mut self, on_token: &mut dyn FnMut(u32)) -> Result<(), SessionError> {
+        while self.stop.is_none()
+            && let Some(entry) = self.instance.ring_entry(self.next_seq)?
+        {
+            self.next_seq += 1;
+            self.stop = entry.stop();
+            if self.stop != Some(StopReason::NotFinite) {
+                self.counters.generated += 1;
+                on_token(entry.token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the current text ended, as far as the host has read.
+    pub const fn stop(&self) -> Option<StopReason> {
+        self.stop
+    }
+
+    /// Decodes a text on the session's own route: the prompt, then up to `generate` tokens, each
+    /// handed to `on_token` as soon as it is read.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn generate(
+        &mut self,
+        prompt: &[u32],
+        generate: u32,
+        on_token: &mut dyn FnMut(u32),
+    ) -> Result<Generation, SessionError> {
+        self.run(self.route(), prompt, generate, on_token)
+    }
+
+    /// As [`Self::generate`] on a chosen route.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn run(
+        &mut self,
+        route: Route,
+        prompt: &[u32],
+        generate: u32,
+        on_token: &mut dyn FnMut(u32),
+    ) -> Result<Generation, SessionError> {
+        let start = Instant::now();
+        let mut tokens = Vec::new();
+        if generate > 0 {
+            self.start(prompt, generate)?;
+            // The last prompt token's step generates the first token.
+            let prompt_steps = u32::try_from(prompt.len().saturating_sub(1)).unwrap_or(u32::MAX);
+            self.advance(route, prompt_steps.saturating_add(generate), &mut |token| {
+                tokens.push(token);
+                on_token(token);
+            })?;
+        }
+        self.counters.wall += start.elapsed();
+        let asked = self.stop == Some(StopReason::Limit);
+        Ok(Generation {
+            tokens,
+            stop: if asked { None } else { self.stop },
+        })
+    }
+
+    /// Runs a text eagerly and retained from the same state and compares tokens and every buffer.
+    ///
+    /// # Errors
+    /// [`SessionError`]; a difference is no error but in the result.
+    pub fn verify(
+        &mut self,
+        prompt: &[u32],
+        generate: u32,
+        on_token: &mut dyn FnMut(u32),
+    ) -> Result<Verification, SessionError> {
+        self.idle()?;
+        self.instance.fill(BufferKind::Scratch, SCRUB)?;
+        let eager = self.run(Route::Eager, prompt, generate, &mut |_| {})?;
+        let expected = self.snapshot()?;
+        self.instance.fill(BufferKind::Scratch, SCRUB)?;
+        let generation = self.run(Route::Retained, prompt, generate, on_token)?;
+        let difference = first_difference(&expected, &self.snapshot()?);
+        let same_tokens = eager == generation;
+        Ok(Verification {
+            generation,
+            same_tokens,
+            difference,
+        })
+    }
+
+    /// Host microseconds of one eager token, over up to `tokens` tokens that restart the prompt: the
+    /// figure that a retained token is compared with. Starts a text, so call it after the output.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn sample_eager(&mut self, prompt: &[u32], tokens: u32) -> Result<f64, SessionError> {
+        let counted = (
+            self.eager_time,
+            self.counters.eager_tokens,
+            self.counters.generated,
+        );
+        self.start(prompt, tokens)?;
+        self.advance(Route::Eager, tokens, &mut |_| {})?;
+        let time = self.eager_time - counted.0;
+        let steps = self.counters.eager_tokens - counted.1;
+        // A measurement is not part of the output, so its tokens are not counted.
+        (
+            self.eager_time,
+            self.counters.eager_tokens,
+            self.counters.generated,
+        ) = counted;
+        Ok(time.as_secs_f64() * 1e6 / steps.max(1) as f64)
+    }
+
+    /// Every buffer, byte for byte, once nothing is in flight.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn snapshot(&mut self) -> Result<Vec<BufferState>, SessionError> {
+        self.idle()?;
+        Ok(self.instance.snapshot()?)
+    }
+}
+
+struct Retained {
+    instance: Instance,
+    eager: EagerExecutor,
+    agreement: Option<Reconciled>,
+    ready: Option<Ready>,
+}
+
+fn retain(
+    opened: &OpenedDevice,
+    plan: &Arc<CheckedPlan>,
+    source: &dyn TensorSource,
+    objects: &dyn CodeObjects,
+    options: SessionOptions,
+) -> Result<Retained, Poisoned> {
+    let reconciled = record(opened, plan, source, objects)?;
+    let SessionOptions {
+        transport,
+        policy,
+        in_flight,
+        deadline,
+        ..
+    } = options;
+    let ready = reconciled.ready(objects, transport, policy, in_flight, deadline)?;
+    let (instance, eager, agreement) = reconciled.into_parts();
+    Ok(Retained {
+        instance,
+        eager,
+        agreement: Some(agreement),
+        ready: Some(ready),
+    })
+}
+
+/// Records a plan on a device and reconciles it.
+///
+/// # Errors
+/// [`Poisoned`] with the stage and the reason.
+pub fn record(
+    opened: &OpenedDevice,
+    plan: &Arc<CheckedPlan>,
+    source: &dyn TensorSource,
+    objects: &dyn CodeObjects,
+) -> Result<crate::lifecycle::Reconciled, Poisoned> {
+    let mut tap = opened.tap();
+    let tap = tap
+        .as_mut()
+        .map(|tap| tap as &mut dyn refrain_recorder::PacketTap);
+    Checked::new(plan, &opened.device)?
+        .record(source, objects, tap)?
+        .reconcile()
+}
+
+fn plan_counters(plan: &CheckedPlan) -> Counters {
+    let plan = plan;
+    let mut symbols: Vec<_> = plan.kernels.iter().map(|k| (&k.symbol, k.object)).collect();
+    symbols.sort_unstable();
+    symbols.dedup();
+    let (launches_per_token, unique_kernels) = (plan.steps.len(), symbols.len());
+    Counters {
+        launches_per_token,
+        unique_kernels,
+        ..Counters::default()
+    }
+}
+
+impl From<StageError> for SessionError {
+    fn from(error: StageError) -> Self {
+        Self::Poisoned(Poisoned {
+            stage: crate::lifecycle::Stage::Check,
+            error,
+        })
+    }
+}

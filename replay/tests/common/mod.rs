@@ -1,0 +1,55 @@
+//! Plans of small models and sessions on the software GPU, shared by the tests of this crate.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use refrain_kernels::Target;
+use refrain_planner::gguf::GgufFile;
+use refrain_planner::machine::Machine;
+use refrain_planner::{CheckedPlan, CompileOptions, compile};
+use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_replay::{
+    DeviceSpec, OpenedDevice, Retain, Session, SessionOptions, SoftOptions, Transport,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A trained-shape model with random weights, 1.2 MB.
+pub const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../tests/models/nano-qwen3.bf16.gguf"
+);
+
+/// A prompt inside the model's vocabulary.
+pub const PROMPT: [u32; 4] = [1, 7, 42, 3];
+
+/// The model's plan for a target with a short context.
+pub fn plan(target: Target, context: u32) -> Arc<CheckedPlan> {
+    let file = GgufFile::open(MODEL).unwrap();
+    let machine = Machine::load(target.name()).unwrap();
+    let options = CompileOptions {
+        context: Some(context),
+        ..CompileOptions::default()
+    };
+    Arc::new(compile(&file, &machine, &options).unwrap())
+}
+
+/// The model's bytes.
+pub fn source() -> FileSource {
+    FileSource::open(Path::new(MODEL)).unwrap()
+}
+
+/// An open software GPU.
+pub fn device(target: Target) -> OpenedDevice {
+    OpenedDevice::open(DeviceSpec::Soft(target), SoftOptions::default()).unwrap()
+}
+
+/// A session that must be retained.
+pub fn session(plan: &Arc<CheckedPlan>, transport: Transport, in_flight: u32) -> Session {
+    let target = plan.kernels[0].target;
+    let options = SessionOptions {
+        retain: Retain::Whole,
+        transport,
+        in_flight,
+        ..SessionOptions::default()
+    };
+    Session::new(device(target), plan, &source(), &EmbeddedObjects, options).unwrap()
+}

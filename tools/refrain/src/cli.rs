@@ -1,0 +1,258 @@
+//! The arguments of `refrain`, as data. What each command does stands in [`crate::commands`].
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use refrain_kernels::Dtype;
+use refrain_replay::{DeviceSpec, Retain, Transport};
+use std::path::PathBuf;
+
+/// Plans one decode step of a language model ahead of time and replays it on AMD GPUs as AQL
+/// packets or one PM4 indirect buffer. With no card, a software GPU executes the same packets.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, after_help = exit_code_help())]
+pub struct Cli {
+    /// Say more on stderr (twice: every launch).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Plan a model, record and reconcile it, and decode a text.
+    Run(RunArgs),
+    /// Compile a model into a plan file.
+    Plan(PlanArgs),
+    /// Print what a plan file holds.
+    Inspect(InspectArgs),
+    /// Record a plan at three positions, reconcile it, and keep the tape.
+    Record(RecordArgs),
+    /// Print the page of a refusal code.
+    Explain(ExplainArgs),
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object on stdout.
+    Json,
+}
+
+/// Element type of the KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KvArg {
+    /// Exact mode.
+    F32,
+    /// Half the cache; logits differ within a stated bound.
+    F16,
+}
+
+impl KvArg {
+    /// The element type.
+    pub const fn dtype(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::F16 => Dtype::F16,
+        }
+    }
+}
+
+/// Whether tokens are replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RetainArg {
+    /// The whole token as one tape; a refusal ends the run with exit code 77.
+    Whole,
+    /// Never: one HIP launch per step.
+    None,
+}
+
+impl RetainArg {
+    /// What a session is asked for. Without the flag a refusal is printed and the run is eager.
+    pub const fn retain(value: Option<Self>) -> Retain {
+        match value {
+            None => Retain::Auto,
+            Some(Self::Whole) => Retain::Whole,
+            Some(Self::None) => Retain::None,
+        }
+    }
+}
+
+/// How packets reach the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TransportArg {
+    /// One AQL packet per launch.
+    Aql,
+    /// One PM4 indirect buffer per token, submitted by one vendor AQL packet.
+    Pm4,
+}
+
+impl TransportArg {
+    /// The transport.
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Aql => Transport::Aql,
+            Self::Pm4 => Transport::Pm4,
+        }
+    }
+}
+
+/// Choices that shape a plan.
+#[derive(Debug, Clone, Args)]
+pub struct CompileArgs {
+    /// Machine profile: a built-in name or a TOML file. Default: the profile of the device's target.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// Tokens of context; default: the model's longest, at most 4096.
+    #[arg(long, value_name = "TOKENS")]
+    pub context: Option<u32>,
+    /// Element type of the KV cache.
+    #[arg(long, value_enum, default_value = "f32")]
+    pub kv: KvArg,
+}
+
+/// Which device, and how the software GPU behaves.
+#[derive(Debug, Clone, Args)]
+pub struct DeviceArgs {
+    /// `auto`, `soft:gfx1100`, `soft:gfx1151`, `soft:gfx1201` or `rocm:N`.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: DeviceSpec,
+    /// Software GPU: seed of the order of waves and work-groups.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\"
+  refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\" --transport aql --verify
+  refrain run tests/models/nano-llama.bf16.gguf --prompt-ids 1,2,3 -n 8 --format json")]
+pub struct RunArgs {
+    /// Model file (GGUF), or a plan file with its model beside it.
+    pub model: PathBuf,
+    /// Text to continue.
+    #[arg(long, required_unless_present = "prompt_ids", value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Token ids to continue, for models without a tokenizer.
+    #[arg(long, conflicts_with = "prompt", value_delimiter = ',', value_name = "ID,…")]
+    pub prompt_ids: Option<Vec<u32>>,
+    /// Tokens to generate at most.
+    #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N")]
+    pub tokens: u32,
+    /// Plan choices.
+    #[command(flatten)]
+    pub compile: CompileArgs,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Replay, or not. Default: replay; if that is refused, say why and run eagerly.
+    #[arg(long, value_enum)]
+    pub retain: Option<RetainArg>,
+    /// How packets reach the device.
+    #[arg(long, value_enum, default_value = "pm4")]
+    pub transport: TransportArg,
+    /// Tokens queued at once.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub in_flight: u32,
+    /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
+    #[arg(long)]
+    pub verify: bool,
+    /// Model file, if the first argument is a plan. Default: the file beside it that the plan was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan --machine gfx1100 --kv f16")]
+pub struct PlanArgs {
+    /// Model file (GGUF).
+    pub model: PathBuf,
+    /// Where the plan goes.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Plan choices; the default machine is gfx1201.
+    #[command(flatten)]
+    pub compile: CompileArgs,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example (no GPU needed):
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan && refrain inspect /tmp/austen.plan")]
+pub struct InspectArgs {
+    /// Plan file.
+    pub file: PathBuf,
+}
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example (no GPU needed):
+  refrain record /tmp/austen.plan --model-file golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.tape")]
+pub struct RecordArgs {
+    /// Plan file.
+    pub plan: PathBuf,
+    /// Where the tape goes: a finished file or none.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Model file. Default: the file beside the plan that it was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Refusal code, e.g. RF007; without one, the list of codes.
+    pub code: Option<String>,
+}
+
+fn exit_code_help() -> String {
+    let rows = crate::exit::Exit::ALL.iter();
+    let lines: String =
+        rows.map(|exit| format!("\n  {:>2}  {}", exit.number(), exit.meaning())).collect();
+    format!("Exit codes:{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, Command, RetainArg};
+    use clap::{CommandFactory, Parser};
+    use refrain_replay::Retain;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_the_flag_a_refusal_is_not_an_error() {
+        let cli = Cli::parse_from(["refrain", "run", "m.gguf", "--prompt", "x"]);
+        let Command::Run(run) = cli.command else { panic!("run") };
+        assert_eq!(RetainArg::retain(run.retain), Retain::Auto);
+        assert_eq!(RetainArg::retain(Some(RetainArg::Whole)), Retain::Whole);
+        assert_eq!(RetainArg::retain(Some(RetainArg::None)), Retain::None);
+    }
+
+    #[test]
+    fn a_run_needs_a_prompt() {
+        assert!(Cli::try_parse_from(["refrain", "run", "m.gguf"]).is_err());
+        assert!(Cli::try_parse_from(["refrain", "run", "m.gguf", "--prompt-ids", "1,2"]).is_ok());
+    }
+}

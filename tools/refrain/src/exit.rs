@@ -1,0 +1,209 @@
+//! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
+
+use refrain_planner::{LoadError, PlanError, gguf::GgufError, machine::MachineError};
+use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
+use refrain_recorder::{
+    InstanceError, SourceError, file::TapeFileError,
+};
+use refrain_replay::{OpenError, Poisoned, Refusal, SessionError, StageError};
+use std::io;
+
+macro_rules! exits {
+    ($( $name:ident $number:literal $meaning:literal; )*) => {
+        /// How a command ended.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Exit {
+            $( #[doc = $meaning] $name, )*
+        }
+        impl Exit {
+            /// Every code, ascending.
+            pub const ALL: &[Self] = &[ $( Self::$name, )* ];
+            /// The number the process exits with.
+            pub const fn number(self) -> u8 {
+                match self { $( Self::$name => $number, )* }
+            }
+            /// One line for the help text.
+            pub const fn meaning(self) -> &'static str {
+                match self { $( Self::$name => $meaning, )* }
+            }
+        }
+    };
+}
+
+exits! {
+    Ok 0 "success";
+    Failure 1 "failure";
+    Usage 2 "usage: an argument is missing, unknown or out of range";
+    Data 65 "bad data: a model, plan, tape, profile or prompt cannot be used";
+    NoInput 66 "an input file does not exist";
+    NoDevice 69 "the device is not there: library, driver, rights or card";
+    Bug 70 "an internal contradiction: please report it";
+    Io 74 "a file could not be read or written";
+    Mismatch 76 "identity mismatch: the model is not the one the plan was made from";
+    Refused 77 "refused: a reason code RFxxx follows (`refrain explain RFxxx`)";
+    Differs 80 "results differ from eager execution";
+}
+
+/// An error of the command line itself.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// A file that does not exist.
+    #[error("{path}: no such file; check the path")]
+    NoInput {
+        /// As given.
+        path: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// As given.
+        path: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A prompt that cannot be used.
+    #[error("{0}")]
+    Prompt(String),
+    /// An argument that cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// The model of a plan was not found.
+    #[error("no model of {bytes} bytes lies beside {plan}; name it with --model-file")]
+    ModelNotFound {
+        /// Plan file.
+        plan: String,
+        /// Length of the model by the plan.
+        bytes: u64,
+    },
+    /// Two plan choices that exclude each other.
+    #[error("{path} is a plan: --{flag} was fixed when it was made; leave it out or plan again")]
+    PlanFixes {
+        /// Plan file.
+        path: String,
+        /// The flag.
+        flag: &'static str,
+    },
+    /// Replay and eager execution differ.
+    #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
+    Differs(String),
+}
+
+/// The exit code of an error, by the first cause that says one.
+pub fn code_of(error: &anyhow::Error) -> Exit {
+    error.chain().find_map(classify).unwrap_or(Exit::Failure)
+}
+
+fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
+    if let Some(error) = cause.downcast_ref::<CliError>() {
+        return Some(of_cli(error));
+    }
+    if let Some(error) = cause.downcast_ref::<PlanError>() {
+        return Some(of_plan(error));
+    }
+    if let Some(error) = cause.downcast_ref::<GgufError>() {
+        return Some(of_gguf(error));
+    }
+    if let Some(error) = cause.downcast_ref::<OpenError>() {
+        return Some(if error.is_no_device() { Exit::NoDevice } else { Exit::Failure });
+    }
+    if let Some(error) = cause.downcast_ref::<SessionError>() {
+        return Some(of_session(error));
+    }
+    if let Some(error) = cause.downcast_ref::<Poisoned>() {
+        return Some(of_stage(&error.error));
+    }
+    if cause.is::<Refusal>() {
+        return Some(Exit::Refused);
+    }
+    if let Some(error) = cause.downcast_ref::<MachineError>() {
+        return Some(match error {
+            MachineError::Unknown { .. } => Exit::Usage,
+            MachineError::Io { source, .. } => of_io(source),
+            _ => Exit::Data,
+        });
+    }
+    if let Some(error) = cause.downcast_ref::<TapeFileError>() {
+        return Some(match error {
+            TapeFileError::Io { source, .. } => of_io(source),
+            _ => Exit::Data,
+        });
+    }
+    if cause.is::<LoadError>() || cause.is::<ContainerError>() || cause.is::<TokenizerError>() {
+        return Some(Exit::Data);
+    }
+    cause.downcast_ref::<SourceError>().map(of_source)
+}
+
+fn of_cli(error: &CliError) -> Exit {
+    match error {
+        CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
+        CliError::Io { .. } => Exit::Io,
+        CliError::Prompt(_) => Exit::Data,
+        CliError::Usage(_) | CliError::PlanFixes { .. } => Exit::Usage,
+        CliError::Differs(_) => Exit::Differs,
+    }
+}
+
+fn of_io(error: &io::Error) -> Exit {
+    if error.kind() == io::ErrorKind::NotFound { Exit::NoInput } else { Exit::Io }
+}
+
+fn of_gguf(error: &GgufError) -> Exit {
+    match error {
+        GgufError::Io { source, .. } => of_io(source),
+        _ => Exit::Data,
+    }
+}
+
+fn of_plan(error: &PlanError) -> Exit {
+    match error {
+        PlanError::File(error) => of_gguf(error),
+        PlanError::Context { .. } => Exit::Usage,
+        PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,
+        _ => Exit::Data,
+    }
+}
+
+fn of_source(error: &SourceError) -> Exit {
+    match error {
+        SourceError::Io { source, .. } => of_io(source),
+        SourceError::Length { .. } | SourceError::Digest { .. } => Exit::Mismatch,
+        _ => Exit::Data,
+    }
+}
+
+fn of_session(error: &SessionError) -> Exit {
+    match error {
+        SessionError::Poisoned(poisoned) => of_stage(&poisoned.error),
+        SessionError::Instance(InstanceError::Source(error)) => of_source(error),
+        SessionError::Instance(_) if error.refusal().is_some() => Exit::Refused,
+        _ => Exit::Failure,
+    }
+}
+
+fn of_stage(error: &StageError) -> Exit {
+    match error {
+        StageError::Instance(InstanceError::Source(error)) => of_source(error),
+        error if error.code().is_some() => Exit::Refused,
+        _ => Exit::Failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CliError, Exit, code_of};
+
+    #[test]
+    fn numbers_ascend_and_meanings_are_said() {
+        let numbers: Vec<u8> = Exit::ALL.iter().map(|exit| exit.number()).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+        assert!(Exit::ALL.iter().all(|exit| !exit.meaning().is_empty()));
+    }
+
+    #[test]
+    fn a_cause_decides_through_context() {
+        let error = anyhow::Error::from(CliError::NoInput { path: "x".into() }).context("outer");
+        assert_eq!(code_of(&error), Exit::NoInput);
+        assert_eq!(code_of(&anyhow::anyhow!("no type")), Exit::Failure);
+    }
+}

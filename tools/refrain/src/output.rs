@@ -1,0 +1,50 @@
+//! Printing: results on stdout, everything else on stderr. The only place that writes to either.
+
+use std::io::{self, Write};
+use tracing_subscriber::EnvFilter;
+
+/// Sends `tracing` events to stderr; `REFRAIN_LOG` overrides the level.
+pub fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_env("REFRAIN_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    // A second call (in tests) keeps the first subscriber.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .without_time()
+        .try_init();
+}
+
+/// Writes to stdout at once.
+///
+/// # Errors
+/// The system's answer; a closed pipe is not an error.
+pub fn result(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes a line to stderr. If that fails there is nowhere left to say so.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes an error with its causes to stderr, each cause once.
+pub fn error(error: &anyhow::Error) {
+    let mut said = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            said.push_str(if said.is_empty() { "refrain: " } else { ": " });
+            said.push_str(&text);
+        }
+    }
+    note(&said);
+}
