@@ -114,6 +114,19 @@ impl std::fmt::Display for Difference {
     }
 }
 
+/// One digest over the name, length and bytes of every buffer: equal states of two processes,
+/// targets or machines have equal digests.
+pub fn state_digest(states: &[BufferState]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("refrain 1 state");
+    for state in states {
+        hasher.update(&(state.name.len() as u64).to_le_bytes());
+        hasher.update(state.name.as_bytes());
+        hasher.update(&(state.bytes.len() as u64).to_le_bytes());
+        hasher.update(&state.bytes);
+    }
+    *hasher.finalize().as_bytes()
+}
+
 /// The first difference between two snapshots of one plan; a missing buffer counts as one.
 pub fn first_difference(first: &[BufferState], second: &[BufferState]) -> Option<Difference> {
     for (a, b) in first.iter().zip(second) {
@@ -130,7 +143,19 @@ pub fn first_difference(first: &[BufferState], second: &[BufferState]) -> Option
             second: at(b),
         });
     }
-    None
+    let longer = if first.len() > second.len() {
+        first
+    } else {
+        second
+    };
+    let missing = longer.get(first.len().min(second.len()))?;
+    let value = missing.bytes.first().copied().unwrap_or(0);
+    Some(Difference {
+        buffer: missing.name.clone(),
+        offset: 0,
+        first: if first.len() > second.len() { value } else { 0 },
+        second: if first.len() > second.len() { 0 } else { value },
+    })
 }
 
 /// A plan's buffers on a device.
@@ -435,4 +460,40 @@ fn check_memory(device: &Device, plan: &CheckedPlan) -> Result<(), InstanceError
         available,
         device,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BufferState, first_difference};
+
+    fn state(name: &str, bytes: &[u8]) -> BufferState {
+        BufferState {
+            name: name.into(),
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_first_differing_byte_is_named() {
+        let base = [state("a", &[1, 2]), state("b", &[3, 4, 5])];
+        assert_eq!(first_difference(&base, &base), None);
+        let rows: [(&[BufferState], &str); 4] = [
+            (
+                &[state("a", &[1, 9]), state("b", &[0, 4, 5])],
+                "buffer a, byte 0x1: 0x02 and 0x09",
+            ),
+            (
+                &[state("a", &[1, 2]), state("b", &[3, 4, 6])],
+                "buffer b, byte 0x2: 0x05 and 0x06",
+            ),
+            (
+                &[state("a", &[1, 2]), state("b", &[3, 4])],
+                "buffer b, byte 0x2: 0x05 and 0x00",
+            ),
+            (&base[..1], "buffer b, byte 0x0: 0x03 and 0x00"),
+        ];
+        for (other, text) in rows {
+            assert_eq!(first_difference(&base, other).unwrap().to_string(), text);
+        }
+    }
 }

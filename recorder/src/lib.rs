@@ -20,7 +20,9 @@ pub mod tape;
 
 pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchSink};
 pub use expected::Expectation;
-pub use instance::{BufferState, Difference, Instance, InstanceError, first_difference};
+pub use instance::{
+    BufferState, Difference, Instance, InstanceError, first_difference, state_digest,
+};
 pub use reconcile::{ReconcileError, Reconciled, reconcile};
 pub use record::{PacketTap, RecordError, Recorder, TappedPacket, record_positions};
 pub use source::{FileSource, SourceError, TensorSource};

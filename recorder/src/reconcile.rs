@@ -533,7 +533,10 @@ impl Judge<'_> {
             .find(|at| find(&plan.pointers, *at) != find(&have.pointers, *at));
         let offset = pointer.unwrap_or_else(|| byte.map_or(0, |at| at as u32));
         let (argument, start) = want.argument(offset);
-        if let Some(error) = self.between_tapes(index, &argument, start, want, have) {
+        // A pointer to nowhere is worse than one that moves, and may well do both.
+        let outside = matches!(find(&have.pointers, offset), Some(Place::Outside(_)));
+        let between = self.between_tapes(index, &argument, start, want, have);
+        if let (Some(error), false) = (between, outside) {
             return error;
         }
         let (tape, step) = (self.id(), self.step(index));

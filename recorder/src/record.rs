@@ -13,6 +13,10 @@ use refrain_device::{CopyDirection, HipCall, Observer, ObserverGuard};
 use refrain_kernels::{ArgKind, find};
 use refrain_planner::plan::Digest;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest time that a packet log may lag behind the completion of its packets.
+const LOG_LAG: Duration = Duration::from_millis(200);
 
 /// Why a recording did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -226,6 +230,18 @@ impl Recorder {
     }
 }
 
+/// Takes what the log holds after a token, giving a log that is filled behind the completion of
+/// its packets a moment to reach `least`. What never comes shows in reconciliation.
+fn taken(tap: &mut dyn PacketTap, least: usize) -> Vec<TappedPacket> {
+    let start = Instant::now();
+    let mut packets = tap.take();
+    while packets.len() < least && start.elapsed() < LOG_LAG {
+        std::thread::sleep(LOG_LAG / 200);
+        packets.append(&mut tap.take());
+    }
+    packets
+}
+
 /// Runs one token eagerly at each position and records it. `number` tells this executor from
 /// other fresh ones.
 ///
@@ -267,7 +283,9 @@ pub fn record_with(
         let mut recorder = Recorder::attach(instance);
         run(instance).map_err(|source| RecordError::Eager { position, source })?;
         let entries = recorder.take();
-        let ring = tap.as_deref_mut().map(|tap| recorder.ring(tap.take()));
+        let ring = tap
+            .as_deref_mut()
+            .map(|tap| recorder.ring(taken(tap, entries.len())));
         tapes.push(Tape {
             executor: number,
             position,

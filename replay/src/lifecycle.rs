@@ -72,10 +72,10 @@ pub enum StageError {
     TapeFile(#[from] TapeFileError),
     /// Tapes and plan differ.
     #[error(transparent)]
-    Reconcile(#[from] ReconcileError),
+    Reconcile(Box<ReconcileError>),
     /// No packets.
     #[error(transparent)]
-    Lower(#[from] LowerError),
+    Lower(Box<LowerError>),
     /// Code objects cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -114,6 +114,18 @@ pub enum StageError {
     },
 }
 
+impl From<ReconcileError> for StageError {
+    fn from(error: ReconcileError) -> Self {
+        Self::Reconcile(Box::new(error))
+    }
+}
+
+impl From<LowerError> for StageError {
+    fn from(error: LowerError) -> Self {
+        Self::Lower(Box::new(error))
+    }
+}
+
 impl StageError {
     /// The refusal code, or `None` for an error that is no statement about the plan: a file that
     /// cannot be read, a device that failed.
@@ -134,7 +146,7 @@ impl StageError {
             }
             Self::TapeFile(error) => tape_file_code(error),
             Self::Reconcile(error) => Some(reconcile_code(error)),
-            Self::Lower(LowerError::Image(error)) | Self::Image(error) => Some(image_code(error)),
+            Self::Image(error) => Some(image_code(error)),
             Self::Lower(error) => Some(lower_code(error)),
             Self::Allocation { .. } => Some(Code::Allocation),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
@@ -231,6 +243,8 @@ fn lower_code(error: &LowerError) -> Code {
         LowerError::Targets { .. } => Code::TargetMismatch,
         LowerError::Image(error) => image_code(error),
         LowerError::ReadBack(_) => Code::ReadBack,
+        LowerError::Lint { .. } => Code::Lint,
+        LowerError::Resolve(_) => Code::Unencodable,
     }
 }
 
@@ -241,7 +255,7 @@ pub struct Poisoned {
     /// Stage that failed.
     pub stage: Stage,
     /// Why.
-    pub error: StageError,
+    pub error: Box<StageError>,
 }
 
 /// Attaches the stage to an error.
@@ -253,7 +267,7 @@ impl<T, E: Into<StageError>> At<T> for Result<T, E> {
     fn at(self, stage: Stage) -> Result<T, Poisoned> {
         self.map_err(|error| Poisoned {
             stage,
-            error: error.into(),
+            error: Box::new(error.into()),
         })
     }
 }
@@ -321,7 +335,11 @@ impl Checked {
         let mut tapes = Vec::new();
         let mut last = None;
         for number in 0..MIN_EXECUTORS as u32 {
-            // The earlier executor's buffers are freed only now, so that this one's lie elsewhere.
+            // Freed only after the fresh one was made, its addresses differ for certain; where
+            // memory does not hold both, it goes first.
+            if !self.fits_twice() {
+                drop(last.take());
+            }
             let fresh = Instance::new(&self.device, &self.plan, source).at(Stage::Record)?;
             drop(last.take());
             let mut fresh = fresh;
@@ -345,6 +363,17 @@ impl Checked {
             instance,
             eager,
         })
+    }
+}
+
+impl Checked {
+    /// Whether the device's free memory holds the plan's buffers once more.
+    fn fits_twice(&self) -> bool {
+        let bytes = self.plan.buffers.iter().map(|buffer| buffer.bytes);
+        let needed = bytes.fold(0_u64, u64::saturating_add);
+        self.device
+            .memory_info()
+            .is_ok_and(|(free, _)| free >= needed)
     }
 }
 

@@ -108,6 +108,9 @@ codes! {
     Allocation 21 "memory for the retained form could not be had"
         remedy "Free memory on the device, or run eagerly with --retain none."
         page "A retained form needs one kernarg arena, a queue, signals and, for PM4, an executable indirect buffer. They are allocated once, before the first token.";
+    Lint 22 "the packet linter rejects the packets"
+        remedy "Report it with the message: the plan's schedule, the encoder or the linter is wrong."
+        page "Encoded packets are judged by the linter's rules with everything the plan knows: kernels, launches, declared reads and writes, buffers. A launch that reads what another wrote without a wait or an invalidation between them is found here, whatever the schedule claims.";
 }
 
 impl Code {

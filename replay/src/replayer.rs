@@ -29,7 +29,7 @@ pub enum ReplayError {
         "token {token} did not complete within {deadline:?}; the packet processor has taken {taken} of its {packets} packets: {source}"
     )]
     Deadline {
-        /// Token number since the replayer was made, from 0.
+        /// Oldest token in flight, counted from 0 since the replayer was made.
         token: u64,
         /// The deadline.
         deadline: Duration,
@@ -43,7 +43,7 @@ pub enum ReplayError {
     /// The device failed.
     #[error("token {token}: {source}")]
     Device {
-        /// Token number since the replayer was made, from 0.
+        /// Oldest token in flight, counted from 0 since the replayer was made.
         token: u64,
         /// The device's answer.
         source: DeviceError,
@@ -215,7 +215,8 @@ impl Replayer {
         let result = self.publish();
         result.map_err(|source| {
             self.poison(ReplayError::Device {
-                token: self.submitted,
+                // A stopped queue says so here; the oldest token in flight is the one that stopped it.
+                token: self.completed,
                 source,
             })
         })?;

@@ -4,7 +4,7 @@
 //! while preparing either ends it or, where the caller allows, leaves it eager and counted; after a
 //! packet has been published nothing falls back, because a token might be executed twice.
 
-use crate::lifecycle::{Checked, Poisoned, Ready, StageError};
+use crate::lifecycle::{Checked, Poisoned, Ready};
 use crate::open::OpenedDevice;
 use crate::refusal::{Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
@@ -168,6 +168,8 @@ pub struct Session {
     refusal: Option<Refusal>,
     counters: Counters,
     eager_time: Duration,
+    /// Host microseconds of an eager token that ran for comparison only.
+    beside_host_us: Option<f64>,
     /// Sequence number of the next ring entry to read.
     next_seq: u32,
     stop: Option<StopReason>,
@@ -240,6 +242,7 @@ impl Session {
             refusal: None,
             counters,
             eager_time: Duration::ZERO,
+            beside_host_us: None,
             next_seq: 1,
             stop: None,
         }
@@ -290,7 +293,8 @@ impl Session {
         let per_token = |time: Duration, tokens: u64| {
             (tokens > 0).then(|| time.as_secs_f64() * 1e6 / tokens as f64)
         };
-        counters.eager_host_us = per_token(self.eager_time, counters.eager_tokens);
+        counters.eager_host_us =
+            per_token(self.eager_time, counters.eager_tokens).or(self.beside_host_us);
         let retained = self
             .replayer
             .as_ref()
@@ -462,7 +466,7 @@ impl Session {
     ) -> Result<Verification, SessionError> {
         self.idle()?;
         self.instance.fill(BufferKind::Scratch, SCRUB)?;
-        let eager = self.run(Route::Eager, prompt, generate, &mut |_| {})?;
+        let eager = self.run_beside(prompt, generate)?;
         let expected = self.snapshot()?;
         self.instance.fill(BufferKind::Scratch, SCRUB)?;
         let generation = self.run(Route::Retained, prompt, generate, on_token)?;
@@ -475,28 +479,28 @@ impl Session {
         })
     }
 
-    /// Host microseconds of one eager token, over up to `tokens` tokens that restart the prompt: the
-    /// figure that a retained token is compared with. Starts a text, so call it after the output.
+    /// Runs a text eagerly for comparison: neither its tokens nor its wall time count as output; its
+    /// host time is what [`Counters::eager_host_us`] states if nothing else ran eagerly.
+    fn run_beside(&mut self, prompt: &[u32], generate: u32) -> Result<Generation, SessionError> {
+        let before = (self.eager_time, self.counters.clone());
+        let generation = self.run(Route::Eager, prompt, generate, &mut |_| {})?;
+        let steps = self.counters.eager_tokens - before.1.eager_tokens;
+        if steps > 0 {
+            let time = self.eager_time - before.0;
+            self.beside_host_us = Some(time.as_secs_f64() * 1e6 / steps as f64);
+        }
+        (self.eager_time, self.counters) = before;
+        Ok(generation)
+    }
+
+    /// Measures the host time of eager tokens over a text of up to `tokens` tokens, for
+    /// [`Counters::eager_host_us`]. It restarts the text, so call it after the output.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn sample_eager(&mut self, prompt: &[u32], tokens: u32) -> Result<f64, SessionError> {
-        let counted = (
-            self.eager_time,
-            self.counters.eager_tokens,
-            self.counters.generated,
-        );
-        self.start(prompt, tokens)?;
-        self.advance(Route::Eager, tokens, &mut |_| {})?;
-        let time = self.eager_time - counted.0;
-        let steps = self.counters.eager_tokens - counted.1;
-        // A measurement is not part of the output, so its tokens are not counted.
-        (
-            self.eager_time,
-            self.counters.eager_tokens,
-            self.counters.generated,
-        ) = counted;
-        Ok(time.as_secs_f64() * 1e6 / steps.max(1) as f64)
+    pub fn sample_eager(&mut self, prompt: &[u32], tokens: u32) -> Result<(), SessionError> {
+        self.run_beside(prompt.get(..1).unwrap_or(prompt), tokens)
+            .map(drop)
     }
 
     /// Every buffer, byte for byte, once nothing is in flight.
@@ -561,7 +565,6 @@ pub fn record(
 }
 
 fn plan_counters(plan: &CheckedPlan) -> Counters {
-    let plan = plan;
     let mut symbols: Vec<_> = plan.kernels.iter().map(|k| (&k.symbol, k.object)).collect();
     symbols.sort_unstable();
     symbols.dedup();
@@ -570,14 +573,5 @@ fn plan_counters(plan: &CheckedPlan) -> Counters {
         launches_per_token,
         unique_kernels,
         ..Counters::default()
-    }
-}
-
-impl From<StageError> for SessionError {
-    fn from(error: StageError) -> Self {
-        Self::Poisoned(Poisoned {
-            stage: crate::lifecycle::Stage::Check,
-            error,
-        })
     }
 }

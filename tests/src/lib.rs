@@ -1,1 +1,211 @@
-//! (opening comment comes with the code)
+//! What the cross-crate tests share: where fixtures lie, oracles, and sessions on software GPUs.
+//!
+//! The cases themselves are in `tests/cases`. Tests of one crate live in that crate.
+#![forbid(unsafe_code)]
+
+use refrain_kernels::{Dtype, Target};
+use refrain_planner::gguf::GgufFile;
+use refrain_planner::identity::hex;
+use refrain_planner::machine::Machine;
+use refrain_planner::plan::{Arg, BufferKind, StepBody};
+use refrain_planner::{CheckedPlan, CompileOptions, compile};
+use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_replay::{DeviceSpec, OpenedDevice, Route, Session, SessionOptions, SoftOptions};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The trained model in the repository.
+pub const AUSTEN: &str = "golden/models/austen-qwen3-4m.q8_0.gguf";
+/// Byte that state is filled with before runs that are compared.
+pub const SCRUB: u8 = 0x5A;
+
+/// A path in the repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+/// Whether the long form of the tests was asked for (`REFRAIN_LONG=1`).
+pub fn long() -> bool {
+    std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1")
+}
+
+/// One prompt of the trained model's oracle: dequantised weights, f32 activations, computed by an
+/// independent numpy decode.
+#[derive(Debug, Deserialize)]
+pub struct TextOracle {
+    /// Text.
+    pub prompt: String,
+    /// Its token ids.
+    pub prompt_ids: Vec<u32>,
+    /// Greedy tokens.
+    pub generated: Vec<u32>,
+    /// Their text.
+    pub text: String,
+    /// Logits by generated step.
+    pub logits: BTreeMap<u32, Vec<f32>>,
+}
+
+/// A nano model's oracle: transformers in f32, decoded token by token.
+#[derive(Debug, Deserialize)]
+pub struct NanoOracle {
+    /// Token ids.
+    pub prompt: Vec<u32>,
+    /// Greedy tokens.
+    pub generated: Vec<u32>,
+    /// Logits by position, prompt included.
+    pub logits: BTreeMap<u32, Vec<f32>>,
+}
+
+/// Reads an oracle from `tests/oracle`.
+///
+/// # Errors
+/// An absent or malformed file.
+pub fn oracle<T: for<'a> Deserialize<'a>>(name: &str) -> anyhow::Result<T> {
+    let path = repository("tests/oracle").join(name);
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+/// What a case runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// Target of the software GPU and of the plan.
+    pub target: Target,
+    /// Session options.
+    pub session: SessionOptions,
+    /// Element type of the KV cache.
+    pub kv: Dtype,
+    /// Tokens of context; `None` for the model's.
+    pub context: Option<u32>,
+    /// Seed of the software GPU.
+    pub seed: u64,
+}
+
+impl Setup {
+    /// Defaults on a target.
+    pub fn on(target: Target) -> Self {
+        Self {
+            target,
+            session: SessionOptions::default(),
+            kv: Dtype::F32,
+            context: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Compiles a model for a target's built-in machine.
+///
+/// # Errors
+/// Reader and planner errors.
+pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
+    let source = GgufFile::open(model)?;
+    let machine = Machine::load(setup.target.name())?;
+    let options = CompileOptions {
+        kv_dtype: setup.kv,
+        context: setup.context,
+        ..Default::default()
+    };
+    Ok(Arc::new(compile(&source, &machine, &options)?))
+}
+
+/// A session on a software GPU, recorded, reconciled and lowered unless the setup says eager.
+///
+/// # Errors
+/// Anything on the way.
+pub fn session(model: &Path, setup: Setup) -> anyhow::Result<Session> {
+    let plan = plan(model, setup)?;
+    let soft = SoftOptions {
+        seed: setup.seed,
+        threads: None,
+    };
+    let opened = OpenedDevice::open(DeviceSpec::Soft(setup.target), soft)?;
+    let source = FileSource::open(model)?;
+    Ok(Session::new(
+        opened,
+        &plan,
+        &source,
+        &EmbeddedObjects,
+        setup.session,
+    )?)
+}
+
+/// Gives every buffer that a run writes the same content in every session.
+///
+/// # Errors
+/// Device errors.
+pub fn scrub(session: &Session) -> anyhow::Result<()> {
+    for kind in [
+        BufferKind::Scratch,
+        BufferKind::Kv,
+        BufferKind::TokenRing,
+        BufferKind::Prompt,
+    ] {
+        session.instance().fill(kind, SCRUB)?;
+    }
+    Ok(())
+}
+
+/// The logits that the last executed step left: what the launch before the last two reads first.
+///
+/// # Errors
+/// Device errors, or a plan without a sampling launch.
+pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
+    let plan = session.instance().plan();
+    let vocab = plan.model.geometry.vocab as usize;
+    let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
+    let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
+    let StepBody::Launch(launch) = &argmax.body;
+    let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
+        anyhow::bail!("argmax does not read a region first");
+    };
+    let state = session.snapshot()?;
+    let bytes = &state[buffer as usize].bytes[offset as usize..][..vocab * 4];
+    Ok(bytes
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|word| f32::from_le_bytes(*word))
+        .collect())
+}
+
+/// One digest over every buffer's name and bytes.
+///
+/// # Errors
+/// Device errors.
+pub fn state_digest(session: &mut Session) -> anyhow::Result<String> {
+    Ok(hex(&refrain_recorder::state_digest(&session.snapshot()?)))
+}
+
+/// Digest of the state after each of `steps` consecutive token steps of a text.
+///
+/// # Errors
+/// Anything on the way.
+pub fn state_digests(
+    session: &mut Session,
+    route: Route,
+    prompt: &[u32],
+    steps: u32,
+) -> anyhow::Result<Vec<String>> {
+    scrub(session)?;
+    session.start(prompt, steps)?;
+    (0..steps)
+        .map(|_| {
+            session.advance(route, 1, &mut |_| {})?;
+            state_digest(session)
+        })
+        .collect()
+}
+
+/// Largest absolute difference; infinite where the lengths differ or a value is not finite.
+pub fn largest_difference(found: &[f32], expected: &[f32]) -> f32 {
+    if found.len() != expected.len() || found.iter().any(|value| !value.is_finite()) {
+        return f32::INFINITY;
+    }
+    found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max)
+}

@@ -18,5 +18,3 @@ pub const TENSORS: usize = 1 << 20;
 pub const NAME_BYTES: usize = 1024;
 /// Bytes of one buffer (16 TiB), so that sums of offsets and sizes stay far from 2^64.
 pub const BUFFER_BYTES: u64 = 1 << 44;
-/// Bytes of one kernarg segment; the hardware has no limit below, our kernels stay under 256.
-pub const KERNARG_BYTES: u32 = 4096;

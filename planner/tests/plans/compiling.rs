@@ -4,6 +4,7 @@
 
 use crate::fixture::{AUSTEN, F32, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository};
 use refrain_kernels::{Dtype, RingEntry};
+use refrain_planner::gguf::GgufFile;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Buffer, BufferKind, Eligibility};
 use refrain_planner::{CompileOptions, PlanError, compile, inspect};
@@ -96,8 +97,20 @@ fn buffers_are_few_and_exact() {
 
 #[test]
 fn tensor_digests_are_of_the_file_bytes() {
-    let file = repository(NANO_QWEN3);
-    let plan = plan(&file, "gfx1201").unwrap();
+    // Larger than one read of the file, and different in every part.
+    let mut model = Tiny::new("qwen3");
+    model.tensor("token_embd", &[64, 20_000], crate::fixture::F16);
+    model.tensor("output", &[64, 20_000], crate::fixture::F16);
+    let content = (0..64 * 20_000u32)
+        .flat_map(|i| ((i % 65_521) as u16).to_le_bytes())
+        .collect();
+    model.tensors.get_mut("token_embd.weight").unwrap().2 = content;
+    digests_match(&model.open());
+    digests_match(&repository(NANO_QWEN3));
+}
+
+fn digests_match(file: &GgufFile) {
+    let plan = plan(file, "gfx1201").unwrap();
     for tensor in &plan.model.tensors {
         let info = file.header().find_tensor(&tensor.name).unwrap();
         assert_eq!(

@@ -243,7 +243,7 @@ fn find_agent(
 
 /// The host's pools. A kernarg pool is fine-grained too, so the first other one is preferred for
 /// indirect buffers. The software GPU lists one CPU agent per GPU, so the agent that stands nearest
-/// before the GPU is looked at first; on ROCm all CPU agents stand before all GPUs.
+/// before the GPU is looked at first; on ROCm the CPU agents stand before all GPUs.
 fn find_pools(hsa: &Hsa, agents: &[HsaAgent], gpu: HsaAgent) -> Result<Pools, DeviceError> {
     let end = agents
         .iter()
@@ -251,7 +251,7 @@ fn find_pools(hsa: &Hsa, agents: &[HsaAgent], gpu: HsaAgent) -> Result<Pools, De
         .unwrap_or(agents.len());
     let mut pools = Pools::default();
     let mut kernarg_fallback = None;
-    for &agent in agents[..end].iter().rev() {
+    for &agent in agents[..end].iter().rev().chain(&agents[end..]) {
         if hsa.agent_type(agent)? != HSA_DEVICE_TYPE_CPU {
             continue;
         }

@@ -43,7 +43,12 @@ impl fmt::Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, attempt) in self.0.iter().enumerate() {
             let separator = if index == 0 { "tried " } else { "; " };
-            write!(f, "{separator}{} ({})", attempt.name, attempt.answer)?;
+            let Attempt { name, answer } = attempt;
+            // The dynamic linker's answer mostly begins with the name.
+            match answer.strip_prefix(name) {
+                Some(rest) => write!(f, "{separator}{name}{rest}")?,
+                None => write!(f, "{separator}{name} ({answer})")?,
+            }
         }
         Ok(())
     }

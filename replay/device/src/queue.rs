@@ -77,8 +77,11 @@ pub struct Queue {
     doorbell: HsaSignal,
     /// Packets in the ring, a power of two.
     size: u64,
-    /// First id that is not reserved; the lock makes "is there room" and "reserve" one step.
-    reserved: Mutex<u64>,
+    /// First id that is not reserved.
+    reserved: AtomicU64,
+    /// Makes "is there room" and "reserve" one step; never held while waiting, since those who
+    /// have ids must be able to publish them.
+    reserving: Mutex<()>,
     /// Highest id rung, plus one: a doorbell never goes back.
     rung: AtomicU64,
     errors: Arc<ErrorSink>,
@@ -141,7 +144,8 @@ impl Queue {
             base: base_address.cast(),
             doorbell: doorbell_signal,
             size: u64::from(size),
-            reserved: Mutex::new(0),
+            reserved: AtomicU64::new(0),
+            reserving: Mutex::new(()),
             rung: AtomicU64::new(0),
             errors,
         })
@@ -192,43 +196,54 @@ impl Queue {
     /// # Errors
     /// As [`Queue::reserve`].
     pub fn reserve_within(&self, packets: u64, deadline: Duration) -> Result<u64, DeviceError> {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         if packets == 0 || packets > self.size {
-            return Err(self.refused("packets cannot be reserved", packets, *reserved));
+            let reserved = self.reserved.load(Ordering::Acquire);
+            return Err(self.refused("packets cannot be reserved", packets, reserved));
         }
-        let end = *reserved + packets;
-        let mut polls = 0u32;
         let mut start = None;
-        while end - self.read_index() > self.size {
+        for polls in 0u32.. {
             self.check()?;
-            polls += 1;
+            if let Some(first) = self.try_reserve(packets) {
+                return Ok(first);
+            }
             if polls < SPINS {
                 core::hint::spin_loop();
                 continue;
             }
-            let waited = start.get_or_insert_with(Instant::now).elapsed();
-            if waited >= deadline {
-                let (what, last) = ("room in the ring", self.read_index() as i64);
-                let reason = self.device.hip.fault();
-                return Err(DeviceError::DeadlineExceeded {
-                    what,
-                    waited,
-                    last,
-                    reason,
-                });
+            if start.get_or_insert_with(Instant::now).elapsed() >= deadline {
+                break;
             }
             std::thread::sleep(Duration::from_micros(20));
         }
-        self.check()?;
+        let waited = start.map_or(Duration::ZERO, |start: Instant| start.elapsed());
+        let (what, last) = ("room in the ring", self.read_index().cast_signed());
+        Err(DeviceError::DeadlineExceeded {
+            what,
+            waited,
+            last,
+            reason: self.device.hip.fault(),
+        })
+    }
+
+    /// Reserves if there is room now.
+    fn try_reserve(&self, packets: u64) -> Option<u64> {
+        let _one = self
+            .reserving
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let end = self.reserved.load(Ordering::Relaxed) + packets;
+        if end - self.read_index() > self.size {
+            return None;
+        }
         // SAFETY: the queue is live as long as `self`.
         let first = unsafe { self.device.hsa.queue_reserve(self.queue, packets) };
-        *reserved = first + packets;
-        Ok(first)
+        self.reserved.store(first + packets, Ordering::Release);
+        Some(first)
     }
 
     /// The 16 words of the slot of `id`, which must be reserved and not consumed.
     fn slot(&self, id: u64) -> Result<*mut u32, DeviceError> {
-        let reserved = *self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let reserved = self.reserved.load(Ordering::Acquire);
         if id >= reserved || id < self.read_index() {
             return Err(self.refused("packet is not reserved or already consumed", id, reserved));
         }
@@ -275,7 +290,7 @@ impl Queue {
     /// # Errors
     /// An id that is not reserved.
     pub fn ring(&self, last: u64) -> Result<(), DeviceError> {
-        let reserved = *self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let reserved = self.reserved.load(Ordering::Acquire);
         if last >= reserved {
             return Err(self.refused("doorbell beyond the reserved packets", last, reserved));
         }
@@ -288,7 +303,7 @@ impl Queue {
         unsafe {
             self.device
                 .hsa
-                .signal_store_release(self.doorbell, highest as i64)
+                .signal_store_release(self.doorbell, highest.cast_signed())
         };
         Ok(())
     }

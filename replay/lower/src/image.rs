@@ -168,7 +168,16 @@ impl KernelImages {
                 found,
             });
         }
-        let descriptor = &image.descriptor;
+        image.agrees(kernel)?;
+        Ok(image)
+    }
+}
+
+impl KernelImage {
+    /// Refuses what a retained dispatch cannot provide, and facts that the plan has otherwise.
+    fn agrees(&self, kernel: &Kernel) -> Result<(), ImageError> {
+        let symbol = || kernel.symbol.clone();
+        let descriptor = &self.descriptor;
         let gfx = gfx(kernel.target);
         descriptor
             .check(gfx)
@@ -207,7 +216,7 @@ impl KernelImages {
                 });
             }
         }
-        Ok(image)
+        Ok(())
     }
 }
 

@@ -8,14 +8,17 @@
 
 mod arena;
 mod image;
+mod lint;
 mod readback;
 
 pub use arena::{ArenaLayout, SLOT_ALIGN};
 pub use image::{ImageError, KernelImage, KernelImages, gfx};
+pub use lint::lint;
 pub use readback::{EncodingError, read_back};
 
 use refrain_packet::aql::{AqlPolicy, encode_segment};
 use refrain_packet::launch::{self, Before, DispatchDesc, EncodeError};
+use refrain_packet::lint::{Finding, Report, Severity};
 use refrain_packet::pm4::{Policy as Pm4Policy, encode_ib};
 use refrain_packet::reloc::{AddressFree, Bindings, Dwords, ResolveError};
 use refrain_packet::target::Gfx;
@@ -106,6 +109,17 @@ pub enum LowerError {
     /// The words do not read back as the plan.
     #[error(transparent)]
     ReadBack(#[from] EncodingError),
+    /// The packet linter rejects the words.
+    #[error("{count} findings of the packet linter; the first: {first}")]
+    Lint {
+        /// The first finding that rejects.
+        first: String,
+        /// Findings that are no warnings.
+        count: usize,
+    },
+    /// An address that does not fit its word.
+    #[error("binding made-up addresses: {0}")]
+    Resolve(#[from] ResolveError),
 }
 
 /// One token's packets without addresses.
@@ -232,7 +246,21 @@ fn lower_tables(
         digest,
     };
     read_back(tables, &kernels, &lowered)?;
+    accept(&lint(tables, &kernels, &lowered)?)?;
     Ok(lowered)
+}
+
+/// Refuses packets with a finding that is no warning; hazards are not waived.
+fn accept(report: &Report) -> Result<(), LowerError> {
+    let rejects = |finding: &&Finding| finding.severity != Severity::Warning;
+    let mut findings = report.findings.iter().filter(rejects);
+    match findings.next() {
+        None => Ok(()),
+        Some(first) => {
+            let (first, count) = (first.to_string(), 1 + findings.count());
+            Err(LowerError::Lint { first, count })
+        }
+    }
 }
 
 fn encoding_digest(encoded: &AddressFree) -> Digest {
@@ -299,11 +327,10 @@ fn launches(
 /// buffer needs an acquire as well, a pure wait becomes one.
 fn before(plan: &Plan, step: usize, target: Gfx) -> Before {
     let row = target.capability();
-    let wait = plan
-        .schedule
-        .waits
-        .iter()
-        .find(|wait| wait.before as usize == step);
+    // Sorted by step; a plan where they are not is refused when the packets are read back.
+    let waits = &plan.schedule.waits;
+    let found = waits.binary_search_by_key(&step, |wait| wait.before as usize);
+    let wait = found.ok().and_then(|index| waits.get(index));
     match wait.map(|wait| wait.invalidate) {
         None => Before::Nothing,
         Some(Invalidate::None) if !row.war_needs_acquire.value => Before::Wait,

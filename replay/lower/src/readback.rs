@@ -33,11 +33,20 @@ pub struct EncodingError {
     pub what: String,
 }
 
-const KERNARG_BASE: u64 = 0x7A00_0000_0000;
-const SIGNAL: u64 = 0x7B00_0000_0040;
+/// Made-up address of the kernarg arena.
+pub(crate) const KERNARG_BASE: u64 = 0x7A00_0000_0000;
+/// Made-up handle of the completion signal.
+pub(crate) const SIGNAL: u64 = 0x7B00_0000_0040;
 const OBJECT_BASE: u64 = 0x7C00_0000_0000;
 /// Distance of made-up descriptors; entries keep their own offset from them.
 const OBJECT_STRIDE: u64 = 0x1_0000_0000;
+
+/// A made-up 64-byte aligned descriptor address whose entry is 256-byte aligned.
+pub(crate) fn object(index: usize, kernel: &KernelImage) -> u64 {
+    let near = OBJECT_BASE + index as u64 * OBJECT_STRIDE + OBJECT_STRIDE / 2;
+    let entry = kernel.descriptor.entry_va(near);
+    near - entry % 256
+}
 
 struct Reader<'a> {
     plan: &'a Plan,
@@ -65,7 +74,7 @@ pub fn read_back(
     let objects: Vec<u64> = kernels
         .iter()
         .enumerate()
-        .map(|(index, kernel)| reader.object(index, kernel))
+        .map(|(index, kernel)| object(index, kernel))
         .collect();
     let addresses = Addresses {
         kernel_objects: &objects,
@@ -82,13 +91,6 @@ pub fn read_back(
 }
 
 impl Reader<'_> {
-    /// A 64-byte aligned descriptor address whose entry is 256-byte aligned.
-    fn object(&self, index: usize, kernel: &KernelImage) -> u64 {
-        let near = OBJECT_BASE + index as u64 * OBJECT_STRIDE + OBJECT_STRIDE / 2;
-        let entry = kernel.descriptor.entry_va(near);
-        near - entry % 256
-    }
-
     fn unbound(&self, error: &ResolveError) -> EncodingError {
         self.error(0, 0, 0, error.to_string())
     }
@@ -201,7 +203,7 @@ impl Reader<'_> {
 
     fn aql_dispatch(&self, step: usize, header: Header, packet: &KernelDispatch) -> Option<String> {
         let (launch, kernel, block) = self.launch(step)?;
-        let object = self.object(launch.kernel as usize, kernel);
+        let object = object(launch.kernel as usize, kernel);
         let descriptor = &kernel.descriptor;
         let size = packet.workgroup_size.map(u64::from);
         let grid = packet.grid_size.map(u64::from);
@@ -353,7 +355,7 @@ impl Reader<'_> {
         let descriptor = &kernel.descriptor;
         // Unset registers read as a value that no register holds.
         let get = |register: u16| state.get(register).map_or(u64::MAX, u64::from);
-        let entry = descriptor.entry_va(self.object(launch.kernel as usize, kernel));
+        let entry = descriptor.entry_va(object(launch.kernel as usize, kernel));
         let granules = descriptor
             .group_segment_fixed_size
             .div_ceil(rsrc2::LDS_GRANULE);

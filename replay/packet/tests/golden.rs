@@ -1,5 +1,11 @@
 //! Golden words: the worked example and every literal header and control word that public
 //! sources give, plus the identity of encoded forms.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests fail by panicking, and their tables are long"
+)]
 
 mod common;
 
@@ -404,7 +410,8 @@ fn descriptor_round_trips_and_refuses() {
             .contains("byte 30")
     );
     let base = descriptor(Gfx::Gfx1201, 0);
-    let edits: [(&str, fn(&mut KernelDescriptor)); 16] = [
+    type Edit = (&'static str, fn(&mut KernelDescriptor));
+    let edits: [Edit; 16] = [
         ("dispatch pointer", |d| {
             d.properties |= property::DISPATCH_PTR
         }),

@@ -19,6 +19,7 @@ fn refused(reason: kd::Refusal) -> StageError {
     .into()
 }
 
+#[expect(clippy::too_many_lines, reason = "one row per kind of error")]
 fn rows() -> Vec<(Code, StageError)> {
     let tape = TapeId {
         executor: 0,
@@ -197,6 +198,14 @@ fn rows() -> Vec<(Code, StageError)> {
                 name: text(),
                 what: text(),
             })
+            .into(),
+        ),
+        (
+            Code::Lint,
+            LowerError::Lint {
+                first: text(),
+                count: 1,
+            }
             .into(),
         ),
         (

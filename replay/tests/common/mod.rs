@@ -1,4 +1,8 @@
 //! Plans of small models and sessions on the software GPU, shared by the tests of this crate.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use refrain_kernels::Target;

@@ -139,7 +139,12 @@ pub struct RunArgs {
     #[arg(long, required_unless_present = "prompt_ids", value_name = "TEXT")]
     pub prompt: Option<String>,
     /// Token ids to continue, for models without a tokenizer.
-    #[arg(long, conflicts_with = "prompt", value_delimiter = ',', value_name = "ID,…")]
+    #[arg(
+        long,
+        conflicts_with = "prompt",
+        value_delimiter = ',',
+        value_name = "ID,…"
+    )]
     pub prompt_ids: Option<Vec<u32>>,
     /// Tokens to generate at most.
     #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N")]
@@ -225,8 +230,9 @@ pub struct ExplainArgs {
 
 fn exit_code_help() -> String {
     let rows = crate::exit::Exit::ALL.iter();
-    let lines: String =
-        rows.map(|exit| format!("\n  {:>2}  {}", exit.number(), exit.meaning())).collect();
+    let lines: String = rows
+        .map(|exit| format!("\n  {:>2}  {}", exit.number(), exit.meaning()))
+        .collect();
     format!("Exit codes:{lines}")
 }
 
@@ -244,7 +250,9 @@ mod tests {
     #[test]
     fn without_the_flag_a_refusal_is_not_an_error() {
         let cli = Cli::parse_from(["refrain", "run", "m.gguf", "--prompt", "x"]);
-        let Command::Run(run) = cli.command else { panic!("run") };
+        let Command::Run(run) = cli.command else {
+            panic!("run")
+        };
         assert_eq!(RetainArg::retain(run.retain), Retain::Auto);
         assert_eq!(RetainArg::retain(Some(RetainArg::Whole)), Retain::Whole);
         assert_eq!(RetainArg::retain(Some(RetainArg::None)), Retain::None);

@@ -2,9 +2,7 @@
 
 use refrain_planner::{LoadError, PlanError, gguf::GgufError, machine::MachineError};
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
-use refrain_recorder::{
-    InstanceError, SourceError, file::TapeFileError,
-};
+use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
 use refrain_replay::{OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
 
@@ -104,7 +102,11 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(of_gguf(error));
     }
     if let Some(error) = cause.downcast_ref::<OpenError>() {
-        return Some(if error.is_no_device() { Exit::NoDevice } else { Exit::Failure });
+        return Some(if error.is_no_device() {
+            Exit::NoDevice
+        } else {
+            Exit::Failure
+        });
     }
     if let Some(error) = cause.downcast_ref::<SessionError>() {
         return Some(of_session(error));
@@ -145,7 +147,11 @@ fn of_cli(error: &CliError) -> Exit {
 }
 
 fn of_io(error: &io::Error) -> Exit {
-    if error.kind() == io::ErrorKind::NotFound { Exit::NoInput } else { Exit::Io }
+    if error.kind() == io::ErrorKind::NotFound {
+        Exit::NoInput
+    } else {
+        Exit::Io
+    }
 }
 
 fn of_gguf(error: &GgufError) -> Exit {
@@ -196,7 +202,10 @@ mod tests {
     #[test]
     fn numbers_ascend_and_meanings_are_said() {
         let numbers: Vec<u8> = Exit::ALL.iter().map(|exit| exit.number()).collect();
-        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "{numbers:?}"
+        );
         assert!(Exit::ALL.iter().all(|exit| !exit.meaning().is_empty()));
     }
 

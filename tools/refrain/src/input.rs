@@ -20,14 +20,18 @@ const PLAN_BYTES_MAX: u64 = 256 << 20;
 pub fn require_file(path: &Path) -> Result<(), CliError> {
     let shown = path.display().to_string();
     match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => {
-            Err(CliError::Io { path: shown, source: std::io::ErrorKind::IsADirectory.into() })
-        }
+        Ok(meta) if meta.is_dir() => Err(CliError::Io {
+            path: shown,
+            source: std::io::ErrorKind::IsADirectory.into(),
+        }),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(CliError::NoInput { path: shown })
         }
-        Err(source) => Err(CliError::Io { path: shown, source }),
+        Err(source) => Err(CliError::Io {
+            path: shown,
+            source,
+        }),
     }
 }
 
@@ -40,7 +44,10 @@ pub fn is_plan(path: &Path) -> Result<bool, CliError> {
     let mut head = Vec::new();
     File::open(path)
         .and_then(|file| file.take(PLAN_MAGIC.len() as u64).read_to_end(&mut head))
-        .map_err(|source| CliError::Io { path: path.display().to_string(), source })?;
+        .map_err(|source| CliError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
     Ok(head == PLAN_MAGIC)
 }
 
@@ -61,7 +68,10 @@ pub fn open_plan(path: &Path) -> anyhow::Result<CheckedPlan> {
     require_file(path)?;
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(PLAN_BYTES_MAX).read_to_end(&mut bytes));
-    read.map_err(|source| CliError::Io { path: path.display().to_string(), source })?;
+    read.map_err(|source| CliError::Io {
+        path: path.display().to_string(),
+        source,
+    })?;
     CheckedPlan::from_bytes(&bytes).with_context(|| path.display().to_string())
 }
 
@@ -79,7 +89,11 @@ pub fn model_of(plan: &CheckedPlan, path: &Path, given: Option<&Path>) -> anyhow
     let beside = path.parent().map(Path::to_owned).unwrap_or_default();
     let folders = [beside, PathBuf::from(".")];
     let candidates = folders.iter().flat_map(|folder| {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         let mut found: Vec<_> = std::fs::read_dir(folder)
             .into_iter()
             .flatten()
@@ -90,6 +104,9 @@ pub fn model_of(plan: &CheckedPlan, path: &Path, given: Option<&Path>) -> anyhow
         found.sort();
         found
     });
-    let missing = || CliError::ModelNotFound { plan: path.display().to_string(), bytes };
+    let missing = || CliError::ModelNotFound {
+        plan: path.display().to_string(),
+        bytes,
+    };
     Ok(candidates.into_iter().next().ok_or_else(missing)?)
 }

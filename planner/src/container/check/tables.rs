@@ -2,8 +2,9 @@
 
 use super::error::{CheckError, Place};
 use crate::container::limits;
+use crate::identity::hex;
 use crate::lowering;
-use crate::plan::{Buffer, BufferKind, Plan, Tensor};
+use crate::plan::{Buffer, BufferKind, Kernel, Plan, Tensor};
 use refrain_kernels::{CONTROL_BYTES, Dtype, RingEntry, Target, code_object, find};
 use std::collections::BTreeSet;
 
@@ -322,8 +323,18 @@ fn kernels(plan: &Plan, target: Target) -> Result<(), CheckError> {
             return wrong("symbol", "unknown".into(), "in this build's catalog".into());
         };
         let expected = lowering::kernel(row, target);
-        if *kernel != expected {
-            return wrong("record", format!("{kernel:x?}"), format!("{expected:x?}"));
+        if kernel.object != expected.object {
+            let rule = format!("{}, the code of this build", hex(&expected.object));
+            return wrong("code object", hex(&kernel.object), rule);
+        }
+        let shape = |k: &Kernel| (k.kernarg_bytes, k.lds_bytes, k.block);
+        if shape(kernel) != shape(&expected) {
+            let (found, expected) = (shape(kernel), shape(&expected));
+            return wrong(
+                "(kernarg bytes, LDS bytes, block)",
+                format!("{found:?}"),
+                format!("{expected:?}"),
+            );
         }
         let Some(facts) = object.kernel(&kernel.symbol) else {
             return wrong(

@@ -41,6 +41,7 @@ impl Hip {
         if reason.is_none() && !status::HIP.contains(&row) {
             reason = self.error_string(status);
         }
+        let reason = reason.map(|text| super::without_call(call, text));
         let (code, name, remedy) = (status.0, row.name, row.remedy);
         Err(DeviceError::Call {
             api: Api::Hip,

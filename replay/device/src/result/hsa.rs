@@ -78,6 +78,7 @@ impl Hsa {
         if reason.is_none() && !status::HSA.contains(&row) {
             reason = self.status_string(status);
         }
+        let reason = reason.map(|text| super::without_call(call, text));
         let (code, name, remedy) = (status.0, row.name, row.remedy);
         Err(DeviceError::Call {
             api: Api::Hsa,

@@ -21,7 +21,10 @@ fn text(read: impl FnOnce(*mut u8, usize) -> usize) -> Option<String> {
 
 /// A reason that begins with the name of its call, without it: the error says the name already.
 fn without_call(call: &str, reason: String) -> String {
-    match reason.strip_prefix(call).and_then(|rest| rest.strip_prefix(": ")) {
+    match reason
+        .strip_prefix(call)
+        .and_then(|rest| rest.strip_prefix(": "))
+    {
         Some(rest) => rest.to_owned(),
         None => reason,
     }

@@ -125,17 +125,11 @@ fn unset(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
         .get(reg::PGM_RSRC2)
         .map_or(0, rsrc2::user_sgprs)
         .min(16) as u16;
-    for index in 0..users {
-        if state.user_data(index).is_none() {
-            let name = format!("USER_DATA_{index}");
-            sink.add(
-                Rule::D01,
-                one.place,
-                name,
-                "unset",
-                "written in this buffer",
-            );
-        }
+    let mut missing = (0..users).filter(|index| state.user_data(*index).is_none());
+    if let Some(first) = missing.next() {
+        let name = format!("USER_DATA_{first}");
+        let found = format!("unset, with {} more of {users}", missing.count());
+        sink.add(Rule::D01, one.place, name, found, "written in this buffer");
     }
     let forced = one.shot.initiator & bit::FORCE_START_AT_000 != 0;
     if !forced && (reg::START_X..=reg::START_Z).any(|at| state.get(at).is_none()) {
@@ -512,6 +506,11 @@ fn lds(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
             found,
             format!("at least {needed} bytes"),
         );
+    }
+    if one.node.is_some() && granules > needed.div_ceil(rsrc2::LDS_GRANULE) {
+        let (severity, found) = (Severity::Warning, format!("{bytes} bytes"));
+        let expected = format!("{needed} bytes, rounded up; more costs occupancy");
+        sink.add_as(severity, Rule::D07, one.place, "LDS_SIZE", found, expected);
     }
 }
 

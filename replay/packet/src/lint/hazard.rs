@@ -12,6 +12,9 @@ use crate::state::snapshots;
 use crate::tables::gcr;
 use crate::target::Generation;
 
+/// Cache controls that data of another launch can ask for.
+const LEVELS: u32 = gcr::GLK_INV | gcr::GLV_INV | gcr::GL1_INV | gcr::GLM_INV | gcr::GLM_WB;
+
 /// Checks ordering rules.
 pub(super) fn check(words: &[u32], walk: &Walk, sink: &mut Sink<'_, '_>) {
     head(walk, sink);
@@ -305,9 +308,10 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                 }
                 left = seen;
             }
-            Step::Acquire(word) if word & (gcr::GL2_INV | gcr::GL2_WB) != 0 => {
+            // Launches share one L2 and never change code, so only these levels can be stale.
+            Step::Acquire(word) if word & !LEVELS != 0 => {
                 let found = format!("{word:#x}");
-                let expected = "no L2 operation: all launches share one L2";
+                let expected = "L0, L1 and scalar invalidates only: all launches share one L2";
                 let (severity, place) = (Severity::Warning, Place::Dword(*dword));
                 sink.add_as(severity, Rule::H08, place, "GCR_CNTL", found, expected);
             }

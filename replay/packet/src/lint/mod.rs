@@ -22,6 +22,8 @@ pub use rules::{RULES, Row, Rule, Severity};
 
 use std::fmt;
 
+use crate::json::Json;
+
 /// Where a finding stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -115,6 +117,44 @@ impl Report {
     /// True when a rule fired.
     pub fn has(&self, rule: Rule) -> bool {
         self.findings.iter().any(|row| row.rule == rule)
+    }
+
+    /// One JSON object: `schema`, `rejects`, counts, `findings`, `not_checked`, `partly_checked`.
+    pub fn to_json(&self, waived: &[Rule]) -> String {
+        let mut json = Json::default();
+        json.object(|json| {
+            json.text("schema", "refrain.lint.v1");
+            json.flag("rejects", self.rejects(waived));
+            json.number("checked", self.checked as u64);
+            json.array("findings", |json| {
+                for row in &self.findings {
+                    json.object(|json| {
+                        json.text("rule", row.rule.row().id);
+                        json.text("severity", row.severity.name());
+                        json.flag("waived", waived.contains(&row.rule));
+                        json.text("place", &row.place.to_string());
+                        json.text("subject", &row.subject);
+                        json.text("found", &row.found);
+                        json.text("expected", &row.expected);
+                        json.text("remedy", row.rule.row().remedy);
+                    });
+                }
+            });
+            for (key, rows) in [
+                ("not_checked", &self.not_checked),
+                ("partly_checked", &self.partly_checked),
+            ] {
+                json.array(key, |json| {
+                    for (rule, part) in rows {
+                        json.object(|json| {
+                            json.text("rule", rule.row().id);
+                            json.text("missing", part.name());
+                        });
+                    }
+                });
+            }
+        });
+        json.finish()
     }
 
     /// Findings of a severity.

@@ -287,15 +287,21 @@ fn wrong_map(at: u16) -> Option<&'static str> {
 
 fn write(at: u16, value: u32, place: Place, sink: &mut Sink<'_, '_>) {
     let generation = sink.cx.target.generation();
-    let found = format!("offset {at:#x} = {value:#010x}");
-    let diagnosis = if generation == Generation::Gfx12 {
-        wrong_map(at)
-    } else {
-        None
-    };
+    let mut found = format!("offset {at:#x} = {value:#010x}");
+    if generation == Generation::Gfx12
+        && let Some(diagnosis) = wrong_map(at)
+    {
+        found.push_str(", ");
+        found.push_str(diagnosis);
+    }
     let Some(row) = register(at, generation) else {
-        let expected = diagnosis.unwrap_or("a register of this generation");
-        sink.add(Rule::P05, place, "no register", found, expected);
+        sink.add(
+            Rule::P05,
+            place,
+            "no register",
+            found,
+            "a register of this generation",
+        );
         return;
     };
     let expected = match row.writer {
@@ -306,13 +312,7 @@ fn write(at: u16, value: u32, place: Place, sink: &mut Sink<'_, '_>) {
         Writer::Queue => "left to the queue",
         Writer::Never => "never written",
     };
-    sink.add(
-        Rule::P05,
-        place,
-        row.name,
-        found,
-        diagnosis.unwrap_or(expected),
-    );
+    sink.add(Rule::P05, place, row.name, found, expected);
 }
 
 fn event_write(packet: &Packet<'_>, control: u32, place: Place, sink: &mut Sink<'_, '_>) {

@@ -444,5 +444,5 @@ const ATOMIC_FIELDS: &[Field] = &[
     Field::new("SRC_HI", 5, 31, 0),
     Field::new("CMP_LO", 6, 31, 0),
     Field::new("CMP_HI", 7, 31, 0),
-    Field::new("LOOP_INTERVAL", 8, 15, 0),
+    Field::new("LOOP_INTERVAL", 8, 12, 0),
 ];

@@ -132,16 +132,16 @@ registers! {
     SHADER_CHKSUM        0x22A ALL Never &[];
     RELAUNCH_10          0x22B G10 Never &[];
     STATIC_THREAD_MGMT_SE4 0x22B FROM_11 Queue &[];
-    WAVE_RESTORE_LO_10   0x22C G10 Never &[];
+    WAVE_RESTORE_ADDR_LO_10   0x22C G10 Never &[];
     STATIC_THREAD_MGMT_SE5 0x22C FROM_11 Queue &[];
-    WAVE_RESTORE_HI_10   0x22D G10 Never &[];
+    WAVE_RESTORE_ADDR_HI_10   0x22D G10 Never &[];
     STATIC_THREAD_MGMT_SE6 0x22D FROM_11 Queue &[];
     RELAUNCH2_10         0x22E G10 Never &[];
     STATIC_THREAD_MGMT_SE7 0x22E FROM_11 Queue &[];
     DISPATCH_INTERLEAVE  0x22F FROM_11 Queue INTERLEAVE_FIELDS;
     RELAUNCH             0x230 FROM_11 Never &[];
-    WAVE_RESTORE_LO      0x231 FROM_11 Never &[];
-    WAVE_RESTORE_HI      0x232 FROM_11 Never &[];
+    WAVE_RESTORE_ADDR_LO      0x231 FROM_11 Never &[];
+    WAVE_RESTORE_ADDR_HI      0x232 FROM_11 Never &[];
     RELAUNCH2            0x233 FROM_11 Never &[];
     PRESCALED_DIM_X      0x235 G12 Never &[];
     PRESCALED_DIM_Y      0x236 G12 Never &[];
@@ -247,9 +247,10 @@ const TMPRING_FIELDS: &[Field] = &[
     Field::new("WAVESIZE", 0, 29, 12).on(GenSet::G12),
 ];
 const INTERLEAVE_FIELDS: &[Field] = &[
-    Field::new("INTERLEAVE_1D", 0, 9, 0),
-    Field::new("INTERLEAVE_2D_X", 0, 19, 16).on(GenSet::G12),
-    Field::new("INTERLEAVE_2D_Y", 0, 27, 24).on(GenSet::G12),
+    Field::new("INTERLEAVE", 0, 9, 0).on(GenSet::G11),
+    Field::new("INTERLEAVE_1D", 0, 9, 0).on(GenSet::G12),
+    Field::new("INTERLEAVE_2D_X_SIZE", 0, 19, 16).on(GenSet::G12),
+    Field::new("INTERLEAVE_2D_Y_SIZE", 0, 27, 24).on(GenSet::G12),
 ];
 
 /// COMPUTE_PGM_RSRC1 bits used by code.

@@ -1,5 +1,11 @@
 //! A consistent world for tests: kernels, launches, memory, ring. As built it lints clean; each
 //! test breaks one thing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests fail by panicking, and their tables are long"
+)]
 #![allow(dead_code, reason = "each test binary uses a part of this module")]
 
 use refrain_packet::aql::{self, Header, PacketType, Pm4Ib};

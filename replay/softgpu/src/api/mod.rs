@@ -25,8 +25,14 @@ use std::sync::Arc;
 pub fn runtime(gpu: Arc<SoftGpu>) -> Runtime {
     let target = gpu.target().name().to_owned();
     let registration = registry::register(gpu);
-    let origin = Origin::Soft { target, ordinal: registration.ordinal() };
+    let origin = Origin::Soft {
+        target,
+        ordinal: registration.ordinal(),
+    };
     // SAFETY: the entries implement the vendor's documented behaviour or answer with an error, may
     // be called from any thread, and are code of this crate, which is never unloaded.
     unsafe { Runtime::from_tables(tables::HIP, tables::HSA, origin, registration) }
 }
+
+#[cfg(test)]
+mod tests;

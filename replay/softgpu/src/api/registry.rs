@@ -24,20 +24,34 @@ impl<K, V> Default for Shelf<K, V> {
 
 impl<K: Eq + Hash, V: Clone> Shelf<K, V> {
     pub(super) fn insert(&self, key: K, value: V) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, value);
     }
 
     pub(super) fn get(&self, key: &K) -> Option<V> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned()
     }
 
     pub(super) fn remove(&self, key: &K) -> Option<V> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(key)
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key)
     }
 
     /// Shows every value to `look`, which must not change this map.
     pub(super) fn each(&self, look: impl FnMut(&V)) {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().for_each(look);
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .for_each(look);
     }
 
     /// Takes out what `keep` does not hold. The values are dropped after the lock is released, since
@@ -45,7 +59,9 @@ impl<K: Eq + Hash, V: Clone> Shelf<K, V> {
     pub(super) fn retain(&self, mut keep: impl FnMut(&V) -> bool) {
         let removed: Vec<V> = {
             let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            map.extract_if(|_, value| !keep(value)).map(|(_, value)| value).collect()
+            map.extract_if(|_, value| !keep(value))
+                .map(|(_, value)| value)
+                .collect()
         };
         drop(removed);
     }
@@ -81,7 +97,10 @@ pub(super) struct Entry {
 impl Entry {
     /// Bytes of live device allocations.
     pub(super) fn device_bytes(&self) -> u64 {
-        let allocations = self.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+        let allocations = self
+            .allocations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let bytes = |allocated: &Allocated| match *allocated {
             Allocated::Device(bytes) => bytes,
             Allocated::Pool { device_bytes, .. } => device_bytes,
@@ -113,15 +132,33 @@ impl Drop for Registration {
         let gpu = &self.entry.gpu;
         registry.devices.remove(&self.entry.ordinal);
         // What the user of the raw tables did not destroy goes with the device.
-        registry.streams.retain(|stream| !Arc::ptr_eq(stream.gpu(), gpu));
-        registry.functions.retain(|function| !Arc::ptr_eq(&function.entry.gpu, gpu));
-        registry.modules.retain(|module| !Arc::ptr_eq(&module.entry.gpu, gpu));
-        registry.queues.retain(|queue| !Arc::ptr_eq(&queue.entry.gpu, gpu));
-        registry.signals.retain(|signal| !Arc::ptr_eq(&signal.gpu, gpu));
+        registry
+            .streams
+            .retain(|stream| !Arc::ptr_eq(stream.gpu(), gpu));
+        registry
+            .functions
+            .retain(|function| !Arc::ptr_eq(&function.entry.gpu, gpu));
+        registry
+            .modules
+            .retain(|module| !Arc::ptr_eq(&module.entry.gpu, gpu));
+        registry
+            .queues
+            .retain(|queue| !Arc::ptr_eq(&queue.entry.gpu, gpu));
+        registry
+            .signals
+            .retain(|signal| !Arc::ptr_eq(&signal.gpu, gpu));
         let ordinal = self.entry.ordinal;
-        registry.executables.retain(|executable| !executable.is_on(ordinal));
-        registry.symbols.retain(|symbol| !Arc::ptr_eq(&symbol.entry.gpu, gpu));
-        self.entry.null_stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        registry
+            .executables
+            .retain(|executable| !executable.is_on(ordinal));
+        registry
+            .symbols
+            .retain(|symbol| !Arc::ptr_eq(&symbol.entry.gpu, gpu));
+        self.entry
+            .null_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 }
 
@@ -160,13 +197,18 @@ impl Registry {
 
     /// All live devices by ordinal.
     pub(super) fn live(&self) -> Vec<Arc<Entry>> {
-        (0..self.device_count()).filter_map(|ordinal| self.devices.get(&ordinal)).collect()
+        (0..self.device_count())
+            .filter_map(|ordinal| self.devices.get(&ordinal))
+            .collect()
     }
 
     /// The device that has an allocation beginning at `address`.
     pub(super) fn owner(&self, address: u64) -> Option<(Arc<Entry>, Allocated)> {
         self.live().into_iter().find_map(|entry| {
-            let allocations = entry.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+            let allocations = entry
+                .allocations
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let found = allocations.get(&address).copied();
             drop(allocations);
             found.map(|allocated| (entry, allocated))
@@ -183,7 +225,10 @@ pub(super) fn registry() -> &'static Registry {
 /// Registers `gpu`, or finds its living registration.
 pub(super) fn register(gpu: Arc<SoftGpu>) -> Arc<Registration> {
     let registry = registry();
-    let mut list = registry.registrations.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut list = registry
+        .registrations
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     list.retain(|(_, weak)| weak.strong_count() > 0);
     // Dropping a registration locks the shelves, so none is dropped while `list` is locked.
     for (ordinal, weak) in list.iter() {

@@ -80,10 +80,14 @@ impl StreamEntry {
         };
         let queue = gpu.create_queue(PACKETS, Arc::new(on_error));
         let queue = queue.map_err(|error| refused(error.to_string()))?;
-        let pending = gpu.create_signal(0).map_err(|error| refused(error.to_string()))?;
+        let pending = gpu
+            .create_signal(0)
+            .map_err(|error| refused(error.to_string()))?;
         let name = entry.fresh_name("hip kernel arguments");
         let rights = Rights::READ.union(Rights::HOST);
-        let slab = gpu.memory().alloc(&name, SLAB_BYTES, KERNARG_ALIGN, rights, Kind::Kernarg);
+        let slab = gpu
+            .memory()
+            .alloc(&name, SLAB_BYTES, KERNARG_ALIGN, rights, Kind::Kernarg);
         let slab = match slab {
             Ok(slab) => slab,
             Err(error) => {
@@ -93,7 +97,16 @@ impl StreamEntry {
         };
         let progress = Mutex::new(Progress { used: 0 });
         let ordinal = entry.ordinal;
-        Ok(Self { ordinal, gpu, queue, pending, slab, fault, progress, non_blocking })
+        Ok(Self {
+            ordinal,
+            gpu,
+            queue,
+            pending,
+            slab,
+            fault,
+            progress,
+            non_blocking,
+        })
     }
 
     pub(super) fn gpu(&self) -> &Arc<SoftGpu> {
@@ -120,7 +133,10 @@ impl StreamEntry {
     fn drain(&self, progress: &mut Progress) -> Result<(), StreamError> {
         loop {
             let value = self.gpu.wait_signal(self.pending, Condition::Lt, 1, SLICE);
-            let value = value.map_err(|error| StreamError { code: 0, text: error.to_string() })?;
+            let value = value.map_err(|error| StreamError {
+                code: 0,
+                text: error.to_string(),
+            })?;
             self.check()?;
             if value < 1 {
                 progress.used = 0;
@@ -143,7 +159,10 @@ impl StreamEntry {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let room = (kernarg.len() as u64).next_multiple_of(KERNARG_ALIGN);
         if room > SLAB_BYTES {
-            return Err(refused(format!("{} bytes of kernel arguments", kernarg.len())));
+            return Err(refused(format!(
+                "{} bytes of kernel arguments",
+                kernarg.len()
+            )));
         }
         let full = self.queue.load_write_index() - self.queue.load_read_index() >= PACKETS.into();
         if full || progress.used + room > SLAB_BYTES {
@@ -154,7 +173,9 @@ impl StreamEntry {
         let memory = self.gpu.memory();
         let fault = |error: crate::memory::MemoryFault| refused(error.to_string());
         let at = self.slab + progress.used;
-        memory.check(at, kernarg.len() as u64, Access::HostWrite).map_err(fault)?;
+        memory
+            .check(at, kernarg.len() as u64, Access::HostWrite)
+            .map_err(fault)?;
         // SAFETY: `check` found the bytes in the slab, which lives as long as `self`; the launches
         // that read this part of it have completed.
         unsafe { pointer(at).copy_from_nonoverlapping(kernarg.as_ptr(), kernarg.len()) };
@@ -164,9 +185,15 @@ impl StreamEntry {
         let id = self.queue.add_write_index(1);
         let slot = self.queue.ring_va() + (id % u64::from(PACKETS)) * 64;
         // The slot's header says INVALID until the last store.
-        memory.write_bytes(slot + 4, &packet.body()[4..]).map_err(fault)?;
-        memory.store_u32(slot, packet.header_word(), Ordering::Release).map_err(fault)?;
-        let rung = self.gpu.store_signal(self.queue.doorbell_signal(), id.cast_signed());
+        memory
+            .write_bytes(slot + 4, &packet.body()[4..])
+            .map_err(fault)?;
+        memory
+            .store_u32(slot, packet.header_word(), Ordering::Release)
+            .map_err(fault)?;
+        let rung = self
+            .gpu
+            .store_signal(self.queue.doorbell_signal(), id.cast_signed());
         rung.map_err(|error| refused(error.to_string()))
     }
 
@@ -195,7 +222,11 @@ impl StreamEntry {
             private_segment_size: kernel.private_bytes,
             group_segment_size: kernel.group_bytes + lds_bytes,
             kernel_object: kernel.descriptor_va,
-            kernarg_address: if kernel.kernarg_size == 0 { 0 } else { kernarg_va },
+            kernarg_address: if kernel.kernarg_size == 0 {
+                0
+            } else {
+                kernarg_va
+            },
             correlation: 0,
             completion_signal: self.pending,
         };

@@ -2,7 +2,7 @@
 //! `exec::run_batch`. Keeps what must happen afterwards (completion signals, packet log).
 
 use super::fault::{Cause, PacketError, QueueFault, code};
-use crate::exec::{Dispatch, ExecError, RunConfig, run_batch};
+use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch};
 use crate::gpu::{LoggedDispatch, LoggedPacket, Shared, count};
 use crate::object::Kernel;
 use std::sync::{Arc, PoisonError};
@@ -144,7 +144,7 @@ impl Batch {
     }
 
     fn exec_fault(&self, queue: u64, error: ExecError) -> Box<QueueFault> {
-        let index = exec_tag(&error) as usize;
+        let index = error.tag() as usize;
         let origin = self.origins.get(index).or(self.origins.first());
         Box::new(QueueFault {
             queue,
@@ -212,8 +212,18 @@ pub(crate) fn complete(shared: &Shared, handle: u64) -> Result<(), PacketError> 
 
 fn exec_code(error: &ExecError) -> u32 {
     match error {
-        ExecError::Memory(..) => code::MEMORY_VIOLATION,
-        _ => code::EXCEPTION,
+        ExecError::Launch { problem, .. } => match problem {
+            LaunchProblem::Grid { .. } => code::DIMENSIONS,
+            LaunchProblem::GroupSize { .. } => code::GROUP_TOO_LARGE,
+            LaunchProblem::Lds { .. } => code::GROUP_MEMORY,
+            LaunchProblem::Registers { .. } => code::OUT_OF_VGPRS,
+            _ => code::CODE_OBJECT,
+        },
+        ExecError::Wave(wave) => match wave.fault {
+            WaveFault::Memory { .. } => code::MEMORY_VIOLATION,
+            WaveFault::Undecodable(_) | WaveFault::Unsupported(_) => code::ILLEGAL_INSTRUCTION,
+            _ => code::EXCEPTION,
+        },
     }
 }
 
@@ -223,8 +233,4 @@ fn mix(seed: u64, queue: u64, packet: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-fn exec_tag(_error: &ExecError) -> u64 {
-    0
 }

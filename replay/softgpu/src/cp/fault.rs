@@ -17,6 +17,7 @@ pub(crate) mod code {
     pub(crate) const CODE_OBJECT: u32 = 0x8;
     pub(crate) const PACKET_FORMAT: u32 = 0x20;
     pub(crate) const GROUP_TOO_LARGE: u32 = 0x40;
+    pub(crate) const OUT_OF_VGPRS: u32 = 0x80;
     pub(crate) const VENDOR_PACKET: u32 = 0x100;
     pub(crate) const MEMORY_VIOLATION: u32 = 0x2000_0000;
     pub(crate) const ILLEGAL_INSTRUCTION: u32 = 0x4000_0000;
@@ -78,7 +79,7 @@ pub enum Cause {
     #[error(transparent)]
     Pm4(#[from] Pm4Error),
     /// A wave could not go on.
-    #[error("{0}")]
+    #[error(transparent)]
     Exec(ExecError),
     /// The packet processor's own access to guest memory was refused.
     #[error("{what}: {fault}")]

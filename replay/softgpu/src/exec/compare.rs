@@ -215,13 +215,18 @@ const CONDITIONS: [Cond; 17] = [
     Cond::Class,
 ];
 
+/// The condition in a number made by [`code`].
+pub(super) fn condition(ext: u16) -> Cond {
+    CONDITIONS[usize::from(ext >> 4).min(16)]
+}
+
 /// Comparison whose type and condition sit in the micro-operation.
 struct ByTable<const WIDE: bool, const TO_EXEC: bool>;
 
 impl<const WIDE: bool, const TO_EXEC: bool> Exec for ByTable<WIDE, TO_EXEC> {
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let ty = TYPES[usize::from(u.ext & 15).min(8)];
-        let cond = CONDITIONS[usize::from(u.ext >> 4).min(16)];
+        let cond = condition(u.ext);
         let (mut ra, mut rb, mut rc, mut rd) = ([0; 32], [0; 32], [0; 32], [0; 32]);
         let zero: Row = [0; 32];
         let (a, b) = (w.lanes(x, u.a, &mut ra), w.lanes(x, u.b, &mut rb));
@@ -241,7 +246,8 @@ impl<const WIDE: bool, const TO_EXEC: bool> Exec for ByTable<WIDE, TO_EXEC> {
     }
 }
 
-fn code(ty: CmpTy, cond: Cond) -> u16 {
+/// Type and condition as a number for `Uop::ext`.
+pub(super) fn code(ty: CmpTy, cond: Cond) -> u16 {
     let t = TYPES.iter().position(|v| *v == ty).unwrap_or(0);
     let c = CONDITIONS.iter().position(|v| *v == cond).unwrap_or(0);
     (t | c << 4) as u16

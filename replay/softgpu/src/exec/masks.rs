@@ -27,10 +27,11 @@ impl Exec for Select {
     }
 }
 
-/// Add or subtract with a carry mask out and, if `IN`, one in (`c`).
-struct Carry<const SUB: bool, const IN: bool>;
+/// Add or subtract (`REV`: the second minus the first) with a carry mask out and, if `IN`, one in
+/// (`c`).
+struct Carry<const SUB: bool, const REV: bool, const IN: bool>;
 
-impl<const SUB: bool, const IN: bool> Exec for Carry<SUB, IN> {
+impl<const SUB: bool, const REV: bool, const IN: bool> Exec for Carry<SUB, REV, IN> {
     #[inline(always)]
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let carry = if IN { w.scalar(x, u.c) } else { 0 };
@@ -40,7 +41,7 @@ impl<const SUB: bool, const IN: bool> Exec for Carry<SUB, IN> {
         let mut over = [0; 32];
         for i in 0..32 {
             let c = if IN && carry & (1 << i) != 0 { 1 } else { 0 };
-            let (p, q) = (a[i], b[i]);
+            let (p, q) = if REV { (b[i], a[i]) } else { (a[i], b[i]) };
             // Carry and borrow as the top bit of the majority function.
             if SUB {
                 let r = p.wrapping_sub(q).wrapping_sub(c);
@@ -242,10 +243,12 @@ fn div_fixup64(s0: u64, s1: u64, s2: u64) -> u64 {
 pub(super) fn find(op: Op, speed: Speed) -> Option<Handler> {
     Some(match op {
         Op::VCndmaskB32 => handler::<Select>(speed),
-        Op::VAddCoU32 => handler::<Carry<false, false>>(speed),
-        Op::VSubCoU32 => handler::<Carry<true, false>>(speed),
-        Op::VAddCoCiU32 => handler::<Carry<false, true>>(speed),
-        Op::VSubCoCiU32 => handler::<Carry<true, true>>(speed),
+        Op::VAddCoU32 => handler::<Carry<false, false, false>>(speed),
+        Op::VSubCoU32 => handler::<Carry<true, false, false>>(speed),
+        Op::VSubrevCoU32 => handler::<Carry<true, true, false>>(speed),
+        Op::VAddCoCiU32 => handler::<Carry<false, false, true>>(speed),
+        Op::VSubCoCiU32 => handler::<Carry<true, false, true>>(speed),
+        Op::VSubrevCoCiU32 => handler::<Carry<true, true, true>>(speed),
         Op::VMadU64U32 => handler::<WideMad<false>>(speed),
         Op::VMadI64I32 => handler::<WideMad<true>>(speed),
         Op::VDivScaleF32 => handler::<DivScale32>(speed),

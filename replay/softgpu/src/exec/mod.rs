@@ -1,91 +1,90 @@
-//! Executes decoded programs.
-use crate::isa::{IsaError, Target};
-use crate::memory::{AddressSpace, MemoryFault};
+//! Executes decoded programs: 32 lanes at a time, work-groups over threads.
+//!
+//! A [`Program`] is machine code decoded once into micro-operations. [`run_batch`] runs dispatches
+//! that have no wait between them. Waves start as [`init`] documents, everything else poisoned.
+//! Memory is reached through a checked snapshot of the address space; faults are typed and name
+//! kernel, group, wave, instruction and lane. What this is not: no timing, no caches, and not the
+//! last bits of a card's transcendental functions (`float`). Packets, registers and signals are the
+//! command processor's.
+
+mod atomic;
+mod batch;
+mod compare;
+mod context;
+mod control;
+mod cross;
+mod error;
+mod float;
+mod global;
+mod group;
+mod guest;
+mod init;
+mod lanes;
+mod lds;
+mod level;
+mod lower;
+mod masks;
+mod modified;
+mod packed;
+mod pool;
+mod program;
+mod scalar;
+mod uop;
+mod wave;
+
+pub use batch::run_batch;
+pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
+pub use program::Program;
+
 use std::sync::Arc;
-
-/// Machine code, decoded once.
-#[derive(Debug)]
-pub struct Program {
-    target: Target,
-}
-
-impl Program {
-    /// Decodes `code`, which is mapped at `code_va`.
-    pub fn decode(target: Target, code_va: u64, code: &[u8]) -> Result<Self, IsaError> {
-        let _ = (code_va, code);
-        Ok(Self { target })
-    }
-    /// Its target.
-    pub fn target(&self) -> Target {
-        self.target
-    }
-}
 
 /// One kernel launch.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
     /// The code.
     pub program: Arc<Program>,
-    /// Address of the first instruction.
+    /// Guest address of the first instruction.
     pub entry_va: u64,
-    /// Kernel name for messages.
+    /// Kernel name, for messages.
     pub name: Arc<str>,
     /// COMPUTE_PGM_RSRC1.
     pub rsrc1: u32,
     /// COMPUTE_PGM_RSRC2.
     pub rsrc2: u32,
-    /// COMPUTE_PGM_RSRC3.
+    /// COMPUTE_PGM_RSRC3; all of its fields are hints here.
     pub rsrc3: u32,
-    /// Values of the user SGPRs.
+    /// Values of the user SGPRs, s0 first.
     pub user_sgprs: [u32; 16],
-    /// How many of them are loaded.
+    /// How many of them are loaded; the others hold poison.
     pub user_sgpr_count: u32,
     /// Work-groups per dimension.
     pub groups: [u32; 3],
-    /// Work-items per group and dimension.
+    /// Work-items per work-group and dimension.
     pub group_size: [u32; 3],
-    /// LDS bytes per group.
+    /// LDS bytes per work-group, static and dynamic.
     pub lds_bytes: u32,
     /// Handed back in errors.
     pub tag: u64,
 }
 
-/// How to run.
+/// How a batch runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunConfig {
-    /// Order of work-groups and waves, and poison.
+    /// Decides the order of work-groups and waves, and the poison.
     pub seed: u64,
     /// Threads used, the caller's included.
     pub threads: usize,
-    /// Instructions a wave may execute.
+    /// Instructions that a wave may execute before it counts as hung.
     pub wave_budget: u64,
 }
 
 /// What ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunStats {
-    /// Wave instructions.
+    /// Architectural wave instructions: waits and no-ops count, a VOPD counts once.
     pub instructions: u64,
     /// Waves.
     pub waves: u64,
     /// Work-groups.
     pub groups: u64,
-}
-
-/// A dispatch that could not be finished.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ExecError {
-    /// A memory access was refused.
-    #[error("{0}")]
-    Memory(MemoryFault),
-}
-
-/// Executes dispatches that have no wait between them.
-pub fn run_batch(
-    memory: &AddressSpace,
-    batch: &[Dispatch],
-    config: &RunConfig,
-) -> Result<RunStats, ExecError> {
-    let _ = (memory, batch, config);
-    Ok(RunStats::default())
 }

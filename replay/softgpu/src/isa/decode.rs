@@ -536,6 +536,9 @@ fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), Dec
         if ty == Ty::Vgpr && code < VGPR {
             return fail("a scalar where a vector register is read across lanes");
         }
+        if ty == Ty::Sgpr && code >= VGPR {
+            return fail("a vector register where a scalar is read");
+        }
         if ty == Ty::Mask && code >= 128 {
             return fail("a lane mask that is no scalar register");
         }

@@ -12,7 +12,8 @@ pub(crate) mod shape;
 mod target;
 
 pub use decode::DecodeError;
-pub(crate) use decode::{Dpp, Half, Inst, Mods, decode};
+pub(crate) use decode::{Dpp, Inst, Mods, decode};
+pub(crate) use disasm::words_of;
 pub use disasm::{Line, disassemble};
 pub use row::Format;
 pub(crate) use row::{Row, table};

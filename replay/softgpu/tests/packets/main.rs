@@ -8,6 +8,8 @@ mod catalog;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
 mod malformed_aql;
 #[cfg(test)]
 mod malformed_pm4;

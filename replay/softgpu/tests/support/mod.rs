@@ -2,9 +2,12 @@
 #![allow(dead_code, reason = "each test binary uses another part")]
 
 use object::{Object, ObjectSection, ObjectSymbol};
+use refrain_softgpu::exec::{Dispatch, ExecError, Program, RunConfig, RunStats, run_batch};
 use refrain_softgpu::isa::Target;
+use refrain_softgpu::memory::{AddressSpace, Kind, Rights};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The machine code of one object.
 pub struct Code {
@@ -86,4 +89,165 @@ pub fn parse(target: Target, bytes: &[u8]) -> Code {
         );
     }
     Code { target, text_va: text.address(), text: text.data().unwrap().to_vec(), kernels }
+}
+
+/// A code object in an address space of its own, with buffers by name.
+pub struct Gpu {
+    pub memory: AddressSpace,
+    pub code: Code,
+    pub program: Arc<Program>,
+    pub config: RunConfig,
+}
+
+/// Kernel arguments, laid out as the compiler does: each at its natural alignment.
+#[derive(Default, Clone)]
+pub struct Args(pub Vec<u8>);
+
+impl Args {
+    fn push(mut self, bytes: &[u8]) -> Self {
+        while self.0.len() % bytes.len() != 0 {
+            self.0.push(0);
+        }
+        self.0.extend_from_slice(bytes);
+        self
+    }
+    pub fn ptr(self, va: u64) -> Self {
+        self.push(&va.to_le_bytes())
+    }
+    pub fn u32(self, v: u32) -> Self {
+        self.push(&v.to_le_bytes())
+    }
+    pub fn u64(self, v: u64) -> Self {
+        self.push(&v.to_le_bytes())
+    }
+    pub fn f32(self, v: f32) -> Self {
+        self.push(&v.to_le_bytes())
+    }
+}
+
+pub const CONFIG: RunConfig = RunConfig { seed: 1, threads: 1, wave_budget: 50_000_000 };
+
+impl Gpu {
+    pub fn new(target: Target, path: &Path) -> Self {
+        Self::with(load(target, path), false)
+    }
+
+    /// The shipped object of a target.
+    pub fn shipped(target: Target) -> Self {
+        Self::new(target, &root().join("kernels/objects").join(target.name()).join("refrain.co"))
+    }
+
+    pub fn with(code: Code, baseline: bool) -> Self {
+        let memory = AddressSpace::new();
+        let va = memory
+            .alloc("code", code.text.len() as u64, 4096, Rights::READ_WRITE, Kind::Code)
+            .unwrap();
+        memory.write_bytes(va, &code.text).unwrap();
+        memory.set_rights(va, Rights::CODE).unwrap();
+        let decode = if baseline { Program::decode_baseline } else { Program::decode };
+        let program = Arc::new(decode(code.target, va, &code.text).unwrap());
+        Self { memory, code, program, config: CONFIG }
+    }
+
+    pub fn buffer(&self, name: &str, bytes: &[u8]) -> u64 {
+        let len = (bytes.len() as u64).max(4);
+        let va = self.memory.alloc(name, len, 256, Rights::READ_WRITE, Kind::Device).unwrap();
+        self.memory.write_bytes(va, bytes).unwrap();
+        va
+    }
+
+    pub fn empty(&self, name: &str, len: u64) -> u64 {
+        self.memory.alloc(name, len, 256, Rights::READ_WRITE, Kind::Device).unwrap()
+    }
+
+    pub fn f32s(&self, name: &str, values: &[f32]) -> u64 {
+        self.buffer(name, &bytes(values.iter().map(|v| v.to_bits())))
+    }
+
+    pub fn u32s(&self, name: &str, values: &[u32]) -> u64 {
+        self.buffer(name, &bytes(values.iter().copied()))
+    }
+
+    pub fn read_u32s(&self, va: u64, n: usize) -> Vec<u32> {
+        let mut out = vec![0; 4 * n];
+        self.memory.read_bytes(va, &mut out).unwrap();
+        out.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect()
+    }
+
+    pub fn read_f32s(&self, va: u64, n: usize) -> Vec<f32> {
+        self.read_u32s(va, n).into_iter().map(f32::from_bits).collect()
+    }
+
+    pub fn dispatch(&self, kernel: &str, groups: u32, block: u32, args: &Args) -> Dispatch {
+        self.dispatch3(kernel, [groups, 1, 1], [block, 1, 1], args)
+    }
+
+    pub fn dispatch3(
+        &self,
+        kernel: &str,
+        groups: [u32; 3],
+        group_size: [u32; 3],
+        args: &Args,
+    ) -> Dispatch {
+        let k = *self.code.kernels.get(kernel).unwrap_or_else(|| panic!("no kernel {kernel}"));
+        assert_eq!(k.properties & 0x7f, 8, "only the kernarg pointer is expected");
+        assert_eq!(args.0.len() as u32, k.kernarg_bytes, "arguments of {kernel}");
+        // LLVM widens argument loads up to the segment's alignment, so a segment is whole 16 bytes.
+        let kernarg = self
+            .memory
+            .alloc("kernarg", args.0.len().next_multiple_of(16) as u64, 64, Rights::READ_WRITE, Kind::Kernarg)
+            .unwrap();
+        self.memory.write_bytes(kernarg, &args.0).unwrap();
+        self.memory.set_rights(kernarg, Rights::READ).unwrap();
+        let mut user_sgprs = [0; 16];
+        user_sgprs[0] = kernarg as u32;
+        user_sgprs[1] = (kernarg >> 32) as u32;
+        Dispatch {
+            program: self.program.clone(),
+            entry_va: self.program.base() + k.entry,
+            name: kernel.into(),
+            rsrc1: k.rsrc1,
+            rsrc2: k.rsrc2,
+            rsrc3: k.rsrc3,
+            user_sgprs,
+            user_sgpr_count: 2,
+            groups,
+            group_size,
+            lds_bytes: k.lds_bytes,
+            tag: 7,
+        }
+    }
+
+    pub fn run(&self, kernel: &str, groups: u32, block: u32, args: &Args) -> RunStats {
+        let d = self.dispatch(kernel, groups, block, args);
+        self.go(&[d]).unwrap_or_else(|e| panic!("{}: {e}", self.code.target))
+    }
+
+    pub fn go(&self, batch: &[Dispatch]) -> Result<RunStats, ExecError> {
+        run_batch(&self.memory, batch, &self.config)
+    }
+}
+
+/// Little-endian bytes of words.
+pub fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+/// A small generator of repeatable test data (xorshift).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    /// Uniform in [-1, 1).
+    pub fn float(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / 8_388_608.0 - 1.0
+    }
+    pub fn floats(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.float()).collect()
+    }
 }

@@ -20,7 +20,11 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
                 return Err(CliError::Usage(format!("no refusal code {given:?}: {known}")).into());
             };
             let row = code.row();
-            writeln!(text, "{code}: {}\n\n{}\n\nWhat to do: {}", row.title, row.page, row.remedy)?;
+            writeln!(
+                text,
+                "{code}: {}\n\n{}\n\nWhat to do: {}",
+                row.title, row.page, row.remedy
+            )?;
         }
     }
     Ok(output::result(&text)?)

@@ -29,9 +29,12 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 
 /// Opens the device and says on stderr what `auto` took and why.
 fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
-    let soft = SoftOptions { seed: args.seed, threads: None };
-    let opened = OpenedDevice::open(args.device, soft)
-        .with_context(|| format!("device {}", args.device))?;
+    let soft = SoftOptions {
+        seed: args.seed,
+        threads: None,
+    };
+    let opened =
+        OpenedDevice::open(args.device, soft).with_context(|| format!("device {}", args.device))?;
     if let Some(note) = &opened.note {
         output::note(note);
     }
@@ -43,5 +46,9 @@ fn machine(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
 }
 
 fn compile_options(args: &CompileArgs) -> CompileOptions {
-    CompileOptions { context: args.context, kv_dtype: args.kv.dtype(), ..Default::default() }
+    CompileOptions {
+        context: args.context,
+        kv_dtype: args.kv.dtype(),
+        ..Default::default()
+    }
 }

@@ -36,7 +36,14 @@ pub(crate) unsafe extern "C" fn malloc(out: *mut *mut c_void, bytes: usize) -> H
             return fail(call, c::HIP_ERROR_OUT_OF_MEMORY, what);
         }
         let allocated = Allocated::Device(bytes as u64);
-        let made = make(call, &entry, bytes as u64, Rights::READ_WRITE, Kind::Device, allocated)?;
+        let made = make(
+            call,
+            &entry,
+            bytes as u64,
+            Rights::READ_WRITE,
+            Kind::Device,
+            allocated,
+        )?;
         // SAFETY: the caller passes null or a pointer's address.
         unsafe { put(call, out, made) }
     }))
@@ -57,7 +64,14 @@ pub(crate) unsafe extern "C" fn host_malloc(
             // SAFETY: the caller passes null or a pointer's address.
             return unsafe { put(call, out, null_mut()) };
         }
-        let made = make(call, &entry, bytes as u64, Rights::SHARED, Kind::Host, Allocated::Host)?;
+        let made = make(
+            call,
+            &entry,
+            bytes as u64,
+            Rights::SHARED,
+            Kind::Host,
+            Allocated::Host,
+        )?;
         // SAFETY: the caller passes null or a pointer's address.
         unsafe { put(call, out, made) }
     }))
@@ -74,7 +88,10 @@ fn make(
     let name = entry.fresh_name("hip allocation");
     match entry.gpu.memory().alloc(&name, bytes, ALIGN, rights, kind) {
         Ok(base) => {
-            let mut list = entry.allocations.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = entry
+                .allocations
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             list.insert(base, allocated);
             Ok(pointer(base).cast())
         }
@@ -104,8 +121,16 @@ fn release(call: &str, address: u64, device: bool) -> Answer {
     // A device that has failed still frees.
     let _ = streams::wait_device(call, &entry);
     reason::take();
-    entry.allocations.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
-    entry.gpu.memory().free(address).or_else(|error| fail(call, c::HIP_ERROR_INVALID_VALUE, error))
+    entry
+        .allocations
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&address);
+    entry
+        .gpu
+        .memory()
+        .free(address)
+        .or_else(|error| fail(call, c::HIP_ERROR_INVALID_VALUE, error))
 }
 
 pub(crate) unsafe extern "C" fn free(pointer: *mut c_void) -> HipStatus {
@@ -199,15 +224,14 @@ fn set(call: &str, dst: *mut c_void, value: c_int, bytes: usize, stream: HipStre
     let entry = current(call)?;
     streams::wait_stream(call, &entry, stream)?;
     // C semantics: the value is converted to unsigned char.
-    let filled = entry.gpu.memory().fill(address(dst), bytes as u64, value as u8);
+    let filled = entry
+        .gpu
+        .memory()
+        .fill(address(dst), bytes as u64, value as u8);
     filled.or_else(|fault| fail(call, c::HIP_ERROR_INVALID_VALUE, fault))
 }
 
-pub(crate) unsafe extern "C" fn memset(
-    dst: *mut c_void,
-    value: c_int,
-    bytes: usize,
-) -> HipStatus {
+pub(crate) unsafe extern "C" fn memset(dst: *mut c_void, value: c_int, bytes: usize) -> HipStatus {
     status_of(set("hipMemset", dst, value, bytes, NULL_STREAM))
 }
 
@@ -227,7 +251,10 @@ pub(crate) unsafe extern "C" fn set_name(
 ) -> HipStatus {
     let call = "refrain_set_name";
     let Some((entry, _)) = registry().owner(address(at)) else {
-        let what = format!("{:#x} is not the beginning of a live allocation", address(at));
+        let what = format!(
+            "{:#x} is not the beginning of a live allocation",
+            address(at)
+        );
         return status_of(fail(call, c::HIP_ERROR_INVALID_VALUE, what));
     };
     // SAFETY: the caller passes `bytes` bytes at `name`.

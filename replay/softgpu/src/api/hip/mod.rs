@@ -39,7 +39,9 @@ fn status_of(answer: Answer) -> HipStatus {
 
 /// The registered device of that ordinal.
 fn device(call: &str, ordinal: c_int) -> Answer<Arc<Entry>> {
-    let found = u32::try_from(ordinal).ok().and_then(|at| registry().devices.get(&at));
+    let found = u32::try_from(ordinal)
+        .ok()
+        .and_then(|at| registry().devices.get(&at));
     match found {
         Some(entry) => Ok(entry),
         None => fail(
@@ -60,7 +62,11 @@ fn current(call: &str) -> Answer<Arc<Entry>> {
 /// `out` is null or valid for a write of `T`.
 unsafe fn put<T>(call: &str, out: *mut T, value: T) -> Answer {
     if out.is_null() {
-        return fail(call, c::HIP_ERROR_INVALID_VALUE, "the address of the result is null");
+        return fail(
+            call,
+            c::HIP_ERROR_INVALID_VALUE,
+            "the address of the result is null",
+        );
     }
     // SAFETY: not null, so valid by the caller's promise; C callers may hand over any alignment.
     unsafe { out.write_unaligned(value) };
@@ -79,9 +85,17 @@ fn stream_failed<T>(call: &str, error: &StreamError) -> Answer<T> {
 
 pub(super) unsafe extern "C" fn init(flags: c_uint) -> HipStatus {
     status_of(match (flags, registry().device_count()) {
-        (0, 0) => fail("hipInit", c::HIP_ERROR_NO_DEVICE, "no software GPU is registered"),
+        (0, 0) => fail(
+            "hipInit",
+            c::HIP_ERROR_NO_DEVICE,
+            "no software GPU is registered",
+        ),
         (0, _) => Ok(()),
-        _ => fail("hipInit", c::HIP_ERROR_INVALID_VALUE, format_args!("flags {flags:#x}, not 0")),
+        _ => fail(
+            "hipInit",
+            c::HIP_ERROR_INVALID_VALUE,
+            format_args!("flags {flags:#x}, not 0"),
+        ),
     })
 }
 
@@ -123,7 +137,11 @@ pub(super) unsafe extern "C" fn get_device(ordinal: *mut c_int) -> HipStatus {
 
 /// The name that a software GPU gives itself.
 fn name(entry: &Entry) -> String {
-    format!("software GPU {} (as {})", entry.gpu.target(), entry.model.product)
+    format!(
+        "software GPU {} (as {})",
+        entry.gpu.target(),
+        entry.model.product
+    )
 }
 
 pub(super) unsafe extern "C" fn device_get_name(
@@ -197,15 +215,17 @@ pub(super) unsafe extern "C" fn device_get_attribute(
     ordinal: c_int,
 ) -> HipStatus {
     let call = "hipDeviceGetAttribute";
-    status_of(device(call, ordinal).and_then(|entry| match attribute(&entry, what) {
-        // SAFETY: the caller passes null or an int's address.
-        Some(found) => unsafe { put(call, value, found) },
-        None => fail(
-            call,
-            c::HIP_ERROR_NOT_SUPPORTED,
-            format_args!("attribute {what} is not modelled"),
-        ),
-    }))
+    status_of(
+        device(call, ordinal).and_then(|entry| match attribute(&entry, what) {
+            // SAFETY: the caller passes null or an int's address.
+            Some(found) => unsafe { put(call, value, found) },
+            None => fail(
+                call,
+                c::HIP_ERROR_NOT_SUPPORTED,
+                format_args!("attribute {what} is not modelled"),
+            ),
+        }),
+    )
 }
 
 pub(super) unsafe extern "C" fn get_device_properties(
@@ -256,7 +276,10 @@ fn texts() -> &'static Texts {
         let rows = status::HIP.iter();
         let rows = rows.map(|row| (row.code, text(row.name), text(row.remedy)));
         let success = (0, text("hipSuccess"), text("no error"));
-        Texts { rows: std::iter::once(success).chain(rows).collect(), unknown: text("unknown") }
+        Texts {
+            rows: std::iter::once(success).chain(rows).collect(),
+            unknown: text("unknown"),
+        }
     })
 }
 
@@ -282,8 +305,12 @@ pub(super) unsafe extern "C" fn take_reason(out: *mut u8, capacity: usize) -> us
 }
 
 pub(super) unsafe extern "C" fn fault(ordinal: c_int, out: *mut u8, capacity: usize) -> usize {
-    let found = u32::try_from(ordinal).ok().and_then(|at| registry().devices.get(&at));
-    let Some(text) = found.and_then(|entry| entry.gpu.fault()) else { return 0 };
+    let found = u32::try_from(ordinal)
+        .ok()
+        .and_then(|at| registry().devices.get(&at));
+    let Some(text) = found.and_then(|entry| entry.gpu.fault()) else {
+        return 0;
+    };
     // SAFETY: the caller passes room for `capacity` bytes.
     unsafe { reason::copy_out(&text, out, capacity) }
 }

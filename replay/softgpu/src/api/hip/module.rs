@@ -7,9 +7,10 @@ use crate::gpu::SoftError;
 use crate::object::{KernelSymbol, LoadedObject};
 use refrain_device::sys::hip as c;
 use refrain_device::sys::hip::{HipFunction, HipModule, HipStatus, HipStream};
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::ptr::without_provenance_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of an ELF64 header.
 const ELF_HEADER: usize = 64;
@@ -18,6 +19,8 @@ const ELF_HEADER: usize = 64;
 pub(crate) struct ModuleEntry {
     pub(crate) entry: Arc<Entry>,
     object: Arc<LoadedObject>,
+    /// Handles given out by kernel name: asking again gives the same one.
+    functions: Mutex<HashMap<String, u64>>,
 }
 
 /// A kernel of a module.
@@ -43,7 +46,10 @@ unsafe fn image<'a>(image: *const c_void) -> Option<&'a [u8]> {
     }
     let short = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
     // e_shoff at 40, e_shentsize at 58, e_shnum at 60.
-    let offset = header[40..48].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
+    let offset = header[40..48]
+        .iter()
+        .rev()
+        .fold(0, |value, &byte| value << 8 | u64::from(byte));
     let len = usize::try_from(offset.checked_add(short(58) * short(60))?).ok()?;
     if len < ELF_HEADER || len > isize::MAX as usize {
         return None;
@@ -60,7 +66,11 @@ pub(crate) unsafe extern "C" fn module_load_data(
     status_of(current(call).and_then(|entry| {
         // SAFETY: the caller's promise to hipModuleLoadData.
         let Some(bytes) = (unsafe { image(data) }) else {
-            return fail(call, c::HIP_ERROR_INVALID_IMAGE, "the image is not an ELF64 file");
+            return fail(
+                call,
+                c::HIP_ERROR_INVALID_IMAGE,
+                "the image is not an ELF64 file",
+            );
         };
         let object = match entry.gpu.load_code_object(bytes) {
             Ok(object) => object,
@@ -70,7 +80,14 @@ pub(crate) unsafe extern "C" fn module_load_data(
         let handle = registry().handle();
         // SAFETY: the caller passes null or a handle's address.
         unsafe { put(call, out, without_provenance_mut(handle as usize)) }?;
-        registry().modules.insert(handle, Arc::new(ModuleEntry { entry, object }));
+        registry().modules.insert(
+            handle,
+            Arc::new(ModuleEntry {
+                entry,
+                object,
+                functions: Mutex::default(),
+            }),
+        );
         Ok(())
     }))
 }
@@ -87,13 +104,14 @@ fn module(call: &str, handle: HipModule) -> Answer<Arc<ModuleEntry>> {
 
 pub(crate) unsafe extern "C" fn module_unload(handle: HipModule) -> HipStatus {
     let call = "hipModuleUnload";
-    status_of(module(call, handle).and_then(|module| {
+    status_of(module(call, handle).map(|module| {
         // Code stays until no launch can still execute it; a failed device executes nothing more.
         let _ = streams::wait_device(call, &module.entry);
         let id = handle.addr() as u64;
-        registry().functions.retain(|function| function.module != id);
+        registry()
+            .functions
+            .retain(|function| function.module != id);
         registry().modules.remove(&id);
-        Ok(())
     }))
 }
 
@@ -120,12 +138,23 @@ pub(crate) unsafe extern "C" fn module_get_function(
             }
             Err(error) => return fail(call, c::HIP_ERROR_NOT_SUPPORTED, error),
         };
-        let id = registry().handle();
-        let (entry, module) = (Arc::clone(&module.entry), handle.addr() as u64);
+        let mut known = module
+            .functions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let id = *known.entry(name.into_owned()).or_insert_with(|| {
+            let id = registry().handle();
+            let entry = Arc::clone(&module.entry);
+            let made = FunctionEntry {
+                entry,
+                module: handle.addr() as u64,
+                kernel,
+            };
+            registry().functions.insert(id, Arc::new(made));
+            id
+        });
         // SAFETY: the caller passes null or a handle's address.
-        unsafe { put(call, out, without_provenance_mut(id as usize)) }?;
-        registry().functions.insert(id, Arc::new(FunctionEntry { entry, module, kernel }));
-        Ok(())
+        unsafe { put(call, out, without_provenance_mut(id as usize)) }
     }))
 }
 
@@ -164,11 +193,14 @@ unsafe fn arguments<'a>(call: &str, extra: *mut *mut c_void) -> Answer<&'a [u8]>
             // SAFETY: the caller passes `size` bytes of arguments at `buffer`.
             Ok(unsafe { std::slice::from_raw_parts(buffer.cast(), size) })
         }
-        _ => fail(call, c::HIP_ERROR_INVALID_VALUE, "argument buffer and size do not go together"),
+        _ => fail(
+            call,
+            c::HIP_ERROR_INVALID_VALUE,
+            "argument buffer and size do not go together",
+        ),
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is HIP's")]
 pub(crate) unsafe extern "C" fn module_launch_kernel(
     function: HipFunction,
     grid_x: c_uint,
@@ -190,7 +222,9 @@ pub(crate) unsafe extern "C" fn module_launch_kernel(
     }
     // SAFETY: the caller's promise to hipModuleLaunchKernel.
     let kernarg = unsafe { arguments(call, extra) };
-    status_of(kernarg.and_then(|kernarg| launch(call, function, grid, block, lds_bytes, stream, kernarg)))
+    status_of(
+        kernarg.and_then(|kernarg| launch(call, function, grid, block, lds_bytes, stream, kernarg)),
+    )
 }
 
 fn launch(
@@ -210,18 +244,29 @@ fn launch(
     };
     let kernel = &function.kernel;
     let refuse = |what: String| {
-        fail(call, c::HIP_ERROR_INVALID_CONFIGURATION, format_args!("{}: {what}", kernel.name))
+        fail(
+            call,
+            c::HIP_ERROR_INVALID_CONFIGURATION,
+            format_args!("{}: {what}", kernel.name),
+        )
     };
     let items = block.iter().map(|&size| u64::from(size)).product::<u64>();
     if grid.contains(&0) || items == 0 {
-        return refuse(format!("a grid of {grid:?} groups of {block:?} work-items is empty"));
+        return refuse(format!(
+            "a grid of {grid:?} groups of {block:?} work-items is empty"
+        ));
     }
     if items > u64::from(kernel.max_flat_workgroup_size) {
         let most = kernel.max_flat_workgroup_size;
-        return refuse(format!("{items} work-items in a group, the code allows {most}"));
+        return refuse(format!(
+            "{items} work-items in a group, the code allows {most}"
+        ));
     }
     if kernel.reqd_workgroup_size.is_some_and(|size| size != block) {
-        return refuse(format!("the code requires groups of {:?}", kernel.reqd_workgroup_size));
+        return refuse(format!(
+            "the code requires groups of {:?}",
+            kernel.reqd_workgroup_size
+        ));
     }
     let lds = u64::from(kernel.group_bytes) + u64::from(lds_bytes);
     let most = super::LDS_BYTES.unsigned_abs();

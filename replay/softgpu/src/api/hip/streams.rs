@@ -13,7 +13,10 @@ use std::sync::{Arc, PoisonError};
 /// The stream behind a handle of the device.
 pub(super) fn stream(call: &str, entry: &Entry, handle: HipStream) -> Answer<Arc<StreamEntry>> {
     if handle.is_null() {
-        let mut null = entry.null_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut null = entry
+            .null_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(stream) = &*null {
             return Ok(Arc::clone(stream));
         }
@@ -25,7 +28,11 @@ pub(super) fn stream(call: &str, entry: &Entry, handle: HipStream) -> Answer<Arc
     match found.filter(|stream| stream.ordinal == entry.ordinal) {
         Some(stream) => Ok(stream),
         None => {
-            let what = format!("{:#x} is not a stream of device {}", handle.addr(), entry.ordinal);
+            let what = format!(
+                "{:#x} is not a stream of device {}",
+                handle.addr(),
+                entry.ordinal
+            );
             fail(call, c::HIP_ERROR_INVALID_HANDLE, what)
         }
     }
@@ -39,7 +46,13 @@ fn streams_of(entry: &Entry, which: impl Fn(&StreamEntry) -> bool) -> Vec<Arc<St
             found.push(Arc::clone(stream));
         }
     });
-    found.extend(entry.null_stream.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    found.extend(
+        entry
+            .null_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone(),
+    );
     found
 }
 
@@ -51,7 +64,9 @@ pub(super) fn wait_stream(call: &str, entry: &Entry, handle: HipStream) -> Answe
         }
         return Ok(());
     }
-    stream(call, entry, handle)?.wait().or_else(|error| stream_failed(call, &error))
+    stream(call, entry, handle)?
+        .wait()
+        .or_else(|error| stream_failed(call, &error))
 }
 
 /// Waits for all work of the device.
@@ -92,7 +107,11 @@ pub(crate) unsafe extern "C" fn stream_destroy(handle: HipStream) -> HipStatus {
     let call = "hipStreamDestroy";
     status_of(current(call).and_then(|entry| {
         if handle.is_null() {
-            return fail(call, c::HIP_ERROR_INVALID_HANDLE, "the null stream is never destroyed");
+            return fail(
+                call,
+                c::HIP_ERROR_INVALID_HANDLE,
+                "the null stream is never destroyed",
+            );
         }
         let stream = stream(call, &entry, handle)?;
         registry().streams.remove(&(handle.addr() as u64));

@@ -10,6 +10,7 @@ use refrain_device::sys::hsa::{
     HsaAgent, HsaCodeObjectReader, HsaExecutable, HsaExecutableSymbol, HsaLoadedCodeObject,
     HsaStatus,
 };
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +23,8 @@ pub(crate) struct ReaderEntry {
 struct Content {
     loaded: Option<(Arc<Entry>, Arc<LoadedObject>)>,
     frozen: bool,
+    /// Handles given out by symbol: asking again gives the same one.
+    symbols: HashMap<String, u64>,
 }
 
 /// An executable.
@@ -33,7 +36,10 @@ impl ExecutableEntry {
     /// Whether its code object is loaded on the device of that ordinal.
     pub(crate) fn is_on(&self, ordinal: u32) -> bool {
         let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        content.loaded.as_ref().is_some_and(|(entry, _)| entry.ordinal == ordinal)
+        content
+            .loaded
+            .as_ref()
+            .is_some_and(|(entry, _)| entry.ordinal == ordinal)
     }
 }
 
@@ -49,7 +55,11 @@ fn no_options(call: &str, options: *const c_char) -> Answer {
     if options.is_null() || unsafe { CStr::from_ptr(options) }.is_empty() {
         return Ok(());
     }
-    fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "options are not modelled")
+    fail(
+        call,
+        c::HSA_ERROR_INVALID_ARGUMENT,
+        "options are not modelled",
+    )
 }
 
 pub(crate) unsafe extern "C" fn reader_create_from_memory(
@@ -60,27 +70,35 @@ pub(crate) unsafe extern "C" fn reader_create_from_memory(
     let call = "hsa_code_object_reader_create_from_memory";
     status_of(started(call).and_then(|()| {
         if bytes.is_null() || len == 0 {
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "the code object is empty");
+            return fail(
+                call,
+                c::HSA_ERROR_INVALID_ARGUMENT,
+                "the code object is empty",
+            );
         }
         // SAFETY: not null, so `len` bytes by the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }.to_vec();
         let handle = registry().handle();
         // SAFETY: the caller passes null or a handle's address.
         unsafe { put(call, out, HsaCodeObjectReader { handle }) }?;
-        registry().readers.insert(handle, Arc::new(ReaderEntry { bytes }));
+        registry()
+            .readers
+            .insert(handle, Arc::new(ReaderEntry { bytes }));
         Ok(())
     }))
 }
 
 pub(crate) unsafe extern "C" fn reader_destroy(reader: HsaCodeObjectReader) -> HsaStatus {
     let call = "hsa_code_object_reader_destroy";
-    status_of(started(call).and_then(|()| match registry().readers.remove(&reader.handle) {
-        Some(_) => Ok(()),
-        None => {
-            let what = format!("{:#x} is not a live reader", reader.handle);
-            fail(call, c::HSA_ERROR_INVALID_CODE_OBJECT_READER, what)
-        }
-    }))
+    status_of(
+        started(call).and_then(|()| match registry().readers.remove(&reader.handle) {
+            Some(_) => Ok(()),
+            None => {
+                let what = format!("{:#x} is not a live reader", reader.handle);
+                fail(call, c::HSA_ERROR_INVALID_CODE_OBJECT_READER, what)
+            }
+        }),
+    )
 }
 
 pub(crate) unsafe extern "C" fn executable_create_alt(
@@ -90,18 +108,25 @@ pub(crate) unsafe extern "C" fn executable_create_alt(
     out: *mut HsaExecutable,
 ) -> HsaStatus {
     let call = "hsa_executable_create_alt";
-    status_of(started(call).and_then(|()| no_options(call, options)).and_then(|()| {
-        if profile != c::HSA_PROFILE_FULL || rounding != c::HSA_ROUNDING_MODE_DEFAULT {
-            let what = format!("profile {profile} with rounding {rounding} is not modelled");
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);
-        }
-        let handle = registry().handle();
-        // SAFETY: the caller passes null or a handle's address.
-        unsafe { put(call, out, HsaExecutable { handle }) }?;
-        let content = Mutex::default();
-        registry().executables.insert(handle, Arc::new(ExecutableEntry { content }));
-        Ok(())
-    }))
+    status_of(
+        started(call)
+            .and_then(|()| no_options(call, options))
+            .and_then(|()| {
+                if profile != c::HSA_PROFILE_FULL || rounding != c::HSA_ROUNDING_MODE_DEFAULT {
+                    let what =
+                        format!("profile {profile} with rounding {rounding} is not modelled");
+                    return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);
+                }
+                let handle = registry().handle();
+                // SAFETY: the caller passes null or a handle's address.
+                unsafe { put(call, out, HsaExecutable { handle }) }?;
+                let content = Mutex::default();
+                registry()
+                    .executables
+                    .insert(handle, Arc::new(ExecutableEntry { content }));
+                Ok(())
+            }),
+    )
 }
 
 fn executable(call: &str, handle: HsaExecutable) -> Answer<Arc<ExecutableEntry>> {
@@ -122,34 +147,44 @@ pub(crate) unsafe extern "C" fn executable_load_agent_code_object(
     out: *mut HsaLoadedCodeObject,
 ) -> HsaStatus {
     let call = "hsa_executable_load_agent_code_object";
-    status_of(started(call).and_then(|()| no_options(call, options)).and_then(|()| {
-        let found = executable(call, handle)?;
-        let entry = gpu_agent(call, agent)?;
-        let Some(reader) = registry().readers.get(&reader.handle) else {
-            let what = format!("{:#x} is not a live reader", reader.handle);
-            return fail(call, c::HSA_ERROR_INVALID_CODE_OBJECT_READER, what);
-        };
-        let mut content = found.content.lock().unwrap_or_else(PoisonError::into_inner);
-        if content.frozen {
-            return fail(call, c::HSA_ERROR_FROZEN_EXECUTABLE, "the executable is frozen");
-        }
-        if content.loaded.is_some() {
-            let what = "a second code object in one executable is not modelled";
-            return fail(call, c::HSA_ERROR_INVALID_EXECUTABLE, what);
-        }
-        let object = match entry.gpu.load_code_object(&reader.bytes) {
-            Ok(object) => object,
-            Err(SoftError::Alloc(error)) => return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, error),
-            Err(error) => return fail(call, c::HSA_ERROR_INVALID_CODE_OBJECT, error),
-        };
-        content.loaded = Some((entry, object));
-        if out.is_null() {
-            return Ok(());
-        }
-        let handle = registry().handle();
-        // SAFETY: not null, so a handle's address by the caller's promise.
-        unsafe { put(call, out, HsaLoadedCodeObject { handle }) }
-    }))
+    status_of(
+        started(call)
+            .and_then(|()| no_options(call, options))
+            .and_then(|()| {
+                let found = executable(call, handle)?;
+                let entry = gpu_agent(call, agent)?;
+                let Some(reader) = registry().readers.get(&reader.handle) else {
+                    let what = format!("{:#x} is not a live reader", reader.handle);
+                    return fail(call, c::HSA_ERROR_INVALID_CODE_OBJECT_READER, what);
+                };
+                let mut content = found.content.lock().unwrap_or_else(PoisonError::into_inner);
+                if content.frozen {
+                    return fail(
+                        call,
+                        c::HSA_ERROR_FROZEN_EXECUTABLE,
+                        "the executable is frozen",
+                    );
+                }
+                if content.loaded.is_some() {
+                    let what = "a second code object in one executable is not modelled";
+                    return fail(call, c::HSA_ERROR_INVALID_EXECUTABLE, what);
+                }
+                let object = match entry.gpu.load_code_object(&reader.bytes) {
+                    Ok(object) => object,
+                    Err(SoftError::Alloc(error)) => {
+                        return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, error);
+                    }
+                    Err(error) => return fail(call, c::HSA_ERROR_INVALID_CODE_OBJECT, error),
+                };
+                content.loaded = Some((entry, object));
+                if out.is_null() {
+                    return Ok(());
+                }
+                let handle = registry().handle();
+                // SAFETY: not null, so a handle's address by the caller's promise.
+                unsafe { put(call, out, HsaLoadedCodeObject { handle }) }
+            }),
+    )
 }
 
 pub(crate) unsafe extern "C" fn executable_freeze(
@@ -157,14 +192,22 @@ pub(crate) unsafe extern "C" fn executable_freeze(
     options: *const c_char,
 ) -> HsaStatus {
     let call = "hsa_executable_freeze";
-    status_of(started(call).and_then(|()| no_options(call, options)).and_then(|()| {
-        let found = executable(call, handle)?;
-        let mut content = found.content.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut content.frozen, true) {
-            return fail(call, c::HSA_ERROR_FROZEN_EXECUTABLE, "the executable is frozen already");
-        }
-        Ok(())
-    }))
+    status_of(
+        started(call)
+            .and_then(|()| no_options(call, options))
+            .and_then(|()| {
+                let found = executable(call, handle)?;
+                let mut content = found.content.lock().unwrap_or_else(PoisonError::into_inner);
+                if std::mem::replace(&mut content.frozen, true) {
+                    return fail(
+                        call,
+                        c::HSA_ERROR_FROZEN_EXECUTABLE,
+                        "the executable is frozen already",
+                    );
+                }
+                Ok(())
+            }),
+    )
 }
 
 pub(crate) unsafe extern "C" fn executable_get_symbol_by_name(
@@ -177,13 +220,17 @@ pub(crate) unsafe extern "C" fn executable_get_symbol_by_name(
     status_of(started(call).and_then(|()| {
         let found = executable(call, handle)?;
         if name.is_null() || agent.is_null() {
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "the name or the agent is null");
+            return fail(
+                call,
+                c::HSA_ERROR_INVALID_ARGUMENT,
+                "the name or the agent is null",
+            );
         }
         // SAFETY: not null, so a NUL-terminated string by the caller's promise.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         // SAFETY: not null, so an agent by the caller's promise.
         let asked = gpu_agent(call, unsafe { agent.read() })?;
-        let content = found.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = found.content.lock().unwrap_or_else(PoisonError::into_inner);
         let object = match &content.loaded {
             Some((entry, object)) if entry.ordinal == asked.ordinal => object,
             _ => {
@@ -203,12 +250,18 @@ pub(crate) unsafe extern "C" fn executable_get_symbol_by_name(
             }
             Err(error) => return fail(call, c::HSA_ERROR, error),
         };
-        let symbol = HsaExecutableSymbol { handle: registry().handle() };
-        // SAFETY: the caller passes null or a handle's address.
-        unsafe { put(call, out, symbol) }?;
-        let made = SymbolEntry { entry: asked, executable: handle.handle, kernel };
-        registry().symbols.insert(symbol.handle, Arc::new(made));
-        Ok(())
+        let id = *content.symbols.entry(name.into_owned()).or_insert_with(|| {
+            let id = registry().handle();
+            let made = SymbolEntry {
+                entry: asked,
+                executable: handle.handle,
+                kernel,
+            };
+            registry().symbols.insert(id, Arc::new(made));
+            id
+        });
+        // SAFETY: the caller passes null or a symbol's address.
+        unsafe { put(call, out, HsaExecutableSymbol { handle: id }) }
     }))
 }
 
@@ -253,7 +306,9 @@ pub(crate) unsafe extern "C" fn executable_destroy(handle: HsaExecutable) -> Hsa
     let call = "hsa_executable_destroy";
     status_of(started(call).and_then(|()| {
         executable(call, handle)?;
-        registry().symbols.retain(|symbol| symbol.executable != handle.handle);
+        registry()
+            .symbols
+            .retain(|symbol| symbol.executable != handle.handle);
         registry().executables.remove(&handle.handle);
         Ok(())
     }))

@@ -84,17 +84,21 @@ pub(crate) unsafe extern "C" fn agent_iterate_memory_pools(
     data: *mut c_void,
 ) -> HsaStatus {
     let call = "hsa_amd_agent_iterate_memory_pools";
-    let answer = started(call).and_then(|()| agent(call, agent_in)).and_then(|(entry, role)| {
-        for row in POOLS.iter().filter(|row| row.owner == role) {
-            let pool = HsaMemoryPool { handle: handle(entry.ordinal, row.role) };
-            // SAFETY: the caller's callback takes its own data.
-            match unsafe { callback(pool, data) } {
-                c::HSA_SUCCESS => {}
-                other => return Err(other),
+    let answer = started(call)
+        .and_then(|()| agent(call, agent_in))
+        .and_then(|(entry, role)| {
+            for row in POOLS.iter().filter(|row| row.owner == role) {
+                let pool = HsaMemoryPool {
+                    handle: handle(entry.ordinal, row.role),
+                };
+                // SAFETY: the caller's callback takes its own data.
+                match unsafe { callback(pool, data) } {
+                    c::HSA_SUCCESS => {}
+                    other => return Err(other),
+                }
             }
-        }
-        Ok(())
-    });
+            Ok(())
+        });
     status_of(answer)
 }
 
@@ -104,26 +108,28 @@ pub(crate) unsafe extern "C" fn memory_pool_get_info(
     value: *mut c_void,
 ) -> HsaStatus {
     let call = "hsa_amd_memory_pool_get_info";
-    let answer = started(call).and_then(|()| pool(call, pool_in)).and_then(|(entry, row)| {
-        let size = usize::try_from(entry.model.vram_bytes).unwrap_or(usize::MAX);
-        // SAFETY: each attribute is written with the type that hsa_ext_amd.h gives it, which the
-        // caller has room for.
-        unsafe {
-            match attribute {
-                c::HSA_POOL_INFO_SEGMENT => put(call, value.cast(), c::HSA_SEGMENT_GLOBAL),
-                c::HSA_POOL_INFO_GLOBAL_FLAGS => put(call, value.cast(), row.flags),
-                c::HSA_POOL_INFO_SIZE => put(call, value.cast(), size),
-                c::HSA_POOL_INFO_ALLOC_ALLOWED => put(call, value.cast(), true),
-                c::HSA_POOL_INFO_ALLOC_GRANULE | c::HSA_POOL_INFO_ALLOC_ALIGNMENT => {
-                    put(call, value.cast(), PAGE as usize)
-                }
-                _ => {
-                    let what = format!("attribute {attribute} is not modelled");
-                    fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what)
+    let answer = started(call)
+        .and_then(|()| pool(call, pool_in))
+        .and_then(|(entry, row)| {
+            let size = usize::try_from(entry.model.vram_bytes).unwrap_or(usize::MAX);
+            // SAFETY: each attribute is written with the type that hsa_ext_amd.h gives it, which the
+            // caller has room for.
+            unsafe {
+                match attribute {
+                    c::HSA_POOL_INFO_SEGMENT => put(call, value.cast(), c::HSA_SEGMENT_GLOBAL),
+                    c::HSA_POOL_INFO_GLOBAL_FLAGS => put(call, value.cast(), row.flags),
+                    c::HSA_POOL_INFO_SIZE => put(call, value.cast(), size),
+                    c::HSA_POOL_INFO_ALLOC_ALLOWED => put(call, value.cast(), true),
+                    c::HSA_POOL_INFO_ALLOC_GRANULE | c::HSA_POOL_INFO_ALLOC_ALIGNMENT => {
+                        put(call, value.cast(), PAGE as usize)
+                    }
+                    _ => {
+                        let what = format!("attribute {attribute} is not modelled");
+                        fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what)
+                    }
                 }
             }
-        }
-    });
+        });
     status_of(answer)
 }
 
@@ -134,37 +140,55 @@ pub(crate) unsafe extern "C" fn memory_pool_allocate(
     out: *mut *mut c_void,
 ) -> HsaStatus {
     let call = "hsa_amd_memory_pool_allocate";
-    let answer = started(call).and_then(|()| pool(call, pool_in)).and_then(|(entry, row)| {
-        if bytes == 0 {
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "0 bytes");
-        }
-        let executable = flags & c::HSA_POOL_ALLOCATE_EXECUTABLE != 0;
-        if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0 || executable && row.kind != Kind::Host {
-            let what = format!("flags {flags:#x} of the {} pool are not modelled", row.name);
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);
-        }
-        let device_bytes = if row.kind == Kind::Device { bytes as u64 } else { 0 };
-        let used = entry.device_bytes();
-        let vram = entry.model.vram_bytes;
-        if device_bytes > 0 && used.saturating_add(device_bytes) > vram {
-            let what = format!("{bytes} bytes do not fit: {used} of {vram} bytes are in use");
-            return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, what);
-        }
-        // Executable memory is fetched, not written, by the device: packets do not rewrite themselves.
-        let (kind, rights) = match executable {
-            true => (Kind::IndirectBuffer, Rights::CODE.union(Rights::HOST)),
-            false => (row.kind, row.granted),
-        };
-        let name = entry.fresh_name(&format!("{} pool allocation", row.name));
-        let base = match entry.gpu.memory().alloc(&name, bytes as u64, PAGE, row.fresh, kind) {
-            Ok(base) => base,
-            Err(error) => return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, error),
-        };
-        let allocated = Allocated::Pool { rights, device_bytes };
-        entry.allocations.lock().unwrap_or_else(PoisonError::into_inner).insert(base, allocated);
-        // SAFETY: the caller passes null or a pointer's address.
-        unsafe { put(call, out, pointer(base).cast()) }
-    });
+    let answer = started(call)
+        .and_then(|()| pool(call, pool_in))
+        .and_then(|(entry, row)| {
+            if bytes == 0 {
+                return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "0 bytes");
+            }
+            let executable = flags & c::HSA_POOL_ALLOCATE_EXECUTABLE != 0;
+            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0 || executable && row.kind != Kind::Host
+            {
+                let what = format!("flags {flags:#x} of the {} pool are not modelled", row.name);
+                return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);
+            }
+            let device_bytes = if row.kind == Kind::Device {
+                bytes as u64
+            } else {
+                0
+            };
+            let used = entry.device_bytes();
+            let vram = entry.model.vram_bytes;
+            if device_bytes > 0 && used.saturating_add(device_bytes) > vram {
+                let what = format!("{bytes} bytes do not fit: {used} of {vram} bytes are in use");
+                return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, what);
+            }
+            // Executable memory is fetched, not written, by the device: packets do not rewrite themselves.
+            let (kind, rights) = match executable {
+                true => (Kind::IndirectBuffer, Rights::CODE.union(Rights::HOST)),
+                false => (row.kind, row.granted),
+            };
+            let name = entry.fresh_name(&format!("{} pool allocation", row.name));
+            let base = match entry
+                .gpu
+                .memory()
+                .alloc(&name, bytes as u64, PAGE, row.fresh, kind)
+            {
+                Ok(base) => base,
+                Err(error) => return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, error),
+            };
+            let allocated = Allocated::Pool {
+                rights,
+                device_bytes,
+            };
+            entry
+                .allocations
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(base, allocated);
+            // SAFETY: the caller passes null or a pointer's address.
+            unsafe { put(call, out, pointer(base).cast()) }
+        });
     status_of(answer)
 }
 
@@ -184,7 +208,11 @@ pub(crate) unsafe extern "C" fn memory_pool_free(at: *mut c_void) -> HsaStatus {
     let address = at.addr() as u64;
     status_of(started(call).and_then(|()| {
         let (entry, _) = owned(call, address)?;
-        entry.allocations.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+        entry
+            .allocations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&address);
         let freed = entry.gpu.memory().free(address);
         freed.or_else(|error| fail(call, c::HSA_ERROR_INVALID_ALLOCATION, error))
     }))
@@ -200,10 +228,18 @@ pub(crate) unsafe extern "C" fn agents_allow_access(
     let address = at.addr() as u64;
     status_of(started(call).and_then(|()| {
         if !flags.is_null() {
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "flags is reserved and must be null");
+            return fail(
+                call,
+                c::HSA_ERROR_INVALID_ARGUMENT,
+                "flags is reserved and must be null",
+            );
         }
         if count == 0 || agents.is_null() {
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "the list of agents is empty");
+            return fail(
+                call,
+                c::HSA_ERROR_INVALID_ARGUMENT,
+                "the list of agents is empty",
+            );
         }
         let (entry, rights) = owned(call, address)?;
         // SAFETY: not null, so `count` agents by the caller's promise.
@@ -233,7 +269,10 @@ pub(crate) unsafe extern "C" fn memory_copy(
     let (to, from) = (dst.addr() as u64, src.addr() as u64);
     status_of(started(call).and_then(|()| {
         let live = registry().live();
-        let holds = |at: u64| live.iter().find(|entry| entry.gpu.memory().find(at).is_some());
+        let holds = |at: u64| {
+            live.iter()
+                .find(|entry| entry.gpu.memory().find(at).is_some())
+        };
         let done = match (holds(to), holds(from)) {
             (Some(a), Some(b)) if a.ordinal != b.ordinal => {
                 let what = "a copy between two software GPUs is not modelled";

@@ -41,7 +41,11 @@ fn status_of(answer: Answer) -> HsaStatus {
 /// Refuses a call before `hsa_init`.
 fn started(call: &str) -> Answer {
     if registry().hsa_references.load(Ordering::Acquire) == 0 {
-        return fail(call, c::HSA_ERROR_NOT_INITIALIZED, "hsa_init has not been called");
+        return fail(
+            call,
+            c::HSA_ERROR_NOT_INITIALIZED,
+            "hsa_init has not been called",
+        );
     }
     Ok(())
 }
@@ -52,7 +56,11 @@ fn started(call: &str) -> Answer {
 /// `out` is null or valid for a write of `T`.
 unsafe fn put<T>(call: &str, out: *mut T, value: T) -> Answer {
     if out.is_null() {
-        return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "the address of the result is null");
+        return fail(
+            call,
+            c::HSA_ERROR_INVALID_ARGUMENT,
+            "the address of the result is null",
+        );
     }
     // SAFETY: not null, so valid by the caller's promise; attribute values are untyped memory of
     // the caller, which may have any alignment.
@@ -96,7 +104,10 @@ fn agent(call: &str, agent: HsaAgent) -> Answer<(Arc<Entry>, Role)> {
         Some((entry, role)) if role == Role::Cpu as u8 => Ok((entry, Role::Cpu)),
         Some((entry, role)) if role == Role::Gpu as u8 => Ok((entry, Role::Gpu)),
         _ => {
-            let what = format!("{:#x} is not an agent of a living software GPU", agent.handle);
+            let what = format!(
+                "{:#x} is not an agent of a living software GPU",
+                agent.handle
+            );
             fail(call, c::HSA_ERROR_INVALID_AGENT, what)
         }
     }
@@ -117,7 +128,9 @@ pub(super) unsafe extern "C" fn init() -> HsaStatus {
 
 pub(super) unsafe extern "C" fn shut_down() -> HsaStatus {
     let less = |count: u64| count.checked_sub(1);
-    let given = registry().hsa_references.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    let given = registry()
+        .hsa_references
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     status_of(given.map(drop).or_else(|_| started("hsa_shut_down")))
 }
 
@@ -167,7 +180,9 @@ pub(super) unsafe extern "C" fn iterate_agents(
     status_of(started(call).and_then(|()| {
         for entry in registry().live() {
             for role in [Role::Cpu, Role::Gpu] {
-                let agent = HsaAgent { handle: handle(entry.ordinal, role as u8) };
+                let agent = HsaAgent {
+                    handle: handle(entry.ordinal, role as u8),
+                };
                 // SAFETY: the caller's callback takes its own data.
                 match unsafe { callback(agent, data) } {
                     c::HSA_SUCCESS => {}
@@ -185,22 +200,25 @@ pub(super) unsafe extern "C" fn agent_get_info(
     value: *mut c_void,
 ) -> HsaStatus {
     let call = "hsa_agent_get_info";
-    let answer = started(call).and_then(|()| agent(call, handle)).and_then(|(entry, role)| {
-        let gpu = role == Role::Gpu;
-        if let Some(text) = agent_text(&entry, gpu, attribute) {
-            // SAFETY: the attribute is a char[64], which the caller has room for.
-            return unsafe { put_text(call, value, &text) };
-        }
-        match agent_number(&entry, gpu, attribute) {
-            // SAFETY: the attribute is 32 bits wide, which the caller has room for.
-            Some(number) => unsafe { put(call, value.cast::<u32>(), number) },
-            None => {
-                let kind = if gpu { "GPU" } else { "CPU" };
-                let what = format!("attribute {attribute:#x} of a {kind} agent is not modelled");
-                fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what)
+    let answer = started(call)
+        .and_then(|()| agent(call, handle))
+        .and_then(|(entry, role)| {
+            let gpu = role == Role::Gpu;
+            if let Some(text) = agent_text(&entry, gpu, attribute) {
+                // SAFETY: the attribute is a char[64], which the caller has room for.
+                return unsafe { put_text(call, value, &text) };
             }
-        }
-    });
+            match agent_number(&entry, gpu, attribute) {
+                // SAFETY: the attribute is 32 bits wide, which the caller has room for.
+                Some(number) => unsafe { put(call, value.cast::<u32>(), number) },
+                None => {
+                    let kind = if gpu { "GPU" } else { "CPU" };
+                    let what =
+                        format!("attribute {attribute:#x} of a {kind} agent is not modelled");
+                    fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what)
+                }
+            }
+        });
     status_of(answer)
 }
 
@@ -237,14 +255,18 @@ pub(super) unsafe extern "C" fn agent_iterate_isas(
     data: *mut c_void,
 ) -> HsaStatus {
     let call = "hsa_agent_iterate_isas";
-    let answer = started(call).and_then(|()| gpu_agent(call, handle_in)).and_then(|entry| {
-        let isa = HsaIsa { handle: handle(entry.ordinal, Role::Isa as u8) };
-        // SAFETY: the caller's callback takes its own data.
-        match unsafe { callback(isa, data) } {
-            c::HSA_SUCCESS => Ok(()),
-            other => Err(other),
-        }
-    });
+    let answer = started(call)
+        .and_then(|()| gpu_agent(call, handle_in))
+        .and_then(|entry| {
+            let isa = HsaIsa {
+                handle: handle(entry.ordinal, Role::Isa as u8),
+            };
+            // SAFETY: the caller's callback takes its own data.
+            match unsafe { callback(isa, data) } {
+                c::HSA_SUCCESS => Ok(()),
+                other => Err(other),
+            }
+        });
     status_of(answer)
 }
 

@@ -59,7 +59,9 @@ unsafe impl Sync for Callback {}
 impl Callback {
     fn call(&self, fault: &QueueFault) {
         let function = self.function.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((function, data)) = *function else { return };
+        let Some((function, data)) = *function else {
+            return;
+        };
         let queue = pointer(self.queue.load(Ordering::Acquire)).cast();
         // SAFETY: the caller keeps `data` valid until `hsa_queue_destroy` returns, which silences
         // this callback first, and the lock is held.
@@ -68,7 +70,10 @@ impl Callback {
 
     /// Nothing is called once this has returned.
     fn silence(&self) {
-        self.function.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.function
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 }
 
@@ -78,7 +83,6 @@ impl Drop for QueueEntry {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is HSA's")]
 pub(crate) unsafe extern "C" fn queue_create(
     agent: HsaAgent,
     packets: u32,
@@ -92,45 +96,63 @@ pub(crate) unsafe extern "C" fn queue_create(
     let call = "hsa_queue_create";
     // Hints for scratch and LDS: u32::MAX leaves both to the runtime, and there is no scratch.
     let _ = (private_bytes, group_bytes);
-    let answer = started(call).and_then(|()| gpu_agent(call, agent)).and_then(|entry| {
-        if queue_type > 1 {
-            let what = format!("queue type {queue_type} is not modelled");
-            return fail(call, c::HSA_ERROR_INVALID_QUEUE_CREATION, what);
-        }
-        let function = Mutex::new(callback.map(|function| (function, data)));
-        let callback = Arc::new(Callback { function, queue: AtomicU64::new(0) });
-        let sink = Arc::clone(&callback);
-        let made = entry.gpu.create_queue(packets, Arc::new(move |fault| sink.call(fault)));
-        let queue = match made {
-            Ok(queue) => queue,
-            Err(error) => return fail(call, c::HSA_ERROR_INVALID_QUEUE_CREATION, error),
-        };
-        let va = queue.queue_va();
-        callback.queue.store(va, Ordering::Release);
-        // SAFETY: the caller passes null or a pointer's address.
-        unsafe { put(call, out, pointer(va).cast()) }?;
-        registry().signals.insert(queue.doorbell_signal(), Arc::clone(&entry));
-        registry().queues.insert(va, Arc::new(QueueEntry { entry, queue, callback }));
-        Ok(())
-    });
+    let answer = started(call)
+        .and_then(|()| gpu_agent(call, agent))
+        .and_then(|entry| {
+            if queue_type > 1 {
+                let what = format!("queue type {queue_type} is not modelled");
+                return fail(call, c::HSA_ERROR_INVALID_QUEUE_CREATION, what);
+            }
+            let function = Mutex::new(callback.map(|function| (function, data)));
+            let callback = Arc::new(Callback {
+                function,
+                queue: AtomicU64::new(0),
+            });
+            let sink = Arc::clone(&callback);
+            let made = entry
+                .gpu
+                .create_queue(packets, Arc::new(move |fault| sink.call(fault)));
+            let queue = match made {
+                Ok(queue) => queue,
+                Err(error) => return fail(call, c::HSA_ERROR_INVALID_QUEUE_CREATION, error),
+            };
+            let va = queue.queue_va();
+            callback.queue.store(va, Ordering::Release);
+            // SAFETY: the caller passes null or a pointer's address.
+            unsafe { put(call, out, pointer(va).cast()) }?;
+            registry()
+                .signals
+                .insert(queue.doorbell_signal(), Arc::clone(&entry));
+            registry().queues.insert(
+                va,
+                Arc::new(QueueEntry {
+                    entry,
+                    queue,
+                    callback,
+                }),
+            );
+            Ok(())
+        });
     status_of(answer)
 }
 
 pub(crate) unsafe extern "C" fn queue_destroy(queue: *mut HsaQueue) -> HsaStatus {
     let call = "hsa_queue_destroy";
     let address = queue.addr() as u64;
-    status_of(started(call).and_then(|()| match registry().queues.remove(&address) {
-        Some(found) => {
-            registry().signals.remove(&found.queue.doorbell_signal());
-            found.callback.silence();
-            found.queue.destroy();
-            Ok(())
-        }
-        None => {
-            let what = format!("{address:#x} is not a live queue");
-            fail(call, c::HSA_ERROR_INVALID_QUEUE, what)
-        }
-    }))
+    status_of(
+        started(call).and_then(|()| match registry().queues.remove(&address) {
+            Some(found) => {
+                registry().signals.remove(&found.queue.doorbell_signal());
+                found.callback.silence();
+                found.queue.destroy();
+                Ok(())
+            }
+            None => {
+                let what = format!("{address:#x} is not a live queue");
+                fail(call, c::HSA_ERROR_INVALID_QUEUE, what)
+            }
+        }),
+    )
 }
 
 fn with_queue(call: &str, queue: *const HsaQueue, act: impl FnOnce(&SoftQueue) -> u64) -> u64 {
@@ -144,16 +166,17 @@ fn with_queue(call: &str, queue: *const HsaQueue, act: impl FnOnce(&SoftQueue) -
     }
 }
 
-pub(crate) unsafe extern "C" fn queue_add_write_index(
-    queue: *const HsaQueue,
-    packets: u64,
-) -> u64 {
+pub(crate) unsafe extern "C" fn queue_add_write_index(queue: *const HsaQueue, packets: u64) -> u64 {
     let call = "hsa_queue_add_write_index_screlease";
     with_queue(call, queue, |queue| queue.add_write_index(packets))
 }
 
 pub(crate) unsafe extern "C" fn queue_load_read_index(queue: *const HsaQueue) -> u64 {
-    with_queue("hsa_queue_load_read_index_scacquire", queue, SoftQueue::load_read_index)
+    with_queue(
+        "hsa_queue_load_read_index_scacquire",
+        queue,
+        SoftQueue::load_read_index,
+    )
 }
 
 pub(crate) unsafe extern "C" fn signal_create(
@@ -183,7 +206,11 @@ fn consumer(call: &str, count: u32, agents: *const HsaAgent) -> Answer<Arc<Entry
         let list = unsafe { std::slice::from_raw_parts(agents, count as usize) };
         let mut entries = list.iter().map(|&agent| super::agent(call, agent));
         let Some(first) = entries.next() else {
-            return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "the list of consumers is empty");
+            return fail(
+                call,
+                c::HSA_ERROR_INVALID_ARGUMENT,
+                "the list of consumers is empty",
+            );
         };
         let (first, _) = first?;
         for other in entries {
@@ -219,22 +246,32 @@ pub(crate) unsafe extern "C" fn signal_destroy(signal: HsaSignal) -> HsaStatus {
 fn signal_entry(call: &str, signal: HsaSignal) -> Option<Arc<Entry>> {
     let found = registry().signals.get(&signal.handle);
     if found.is_none() {
-        reason::set(call, format_args!("{:#x} is not a live signal", signal.handle));
+        reason::set(
+            call,
+            format_args!("{:#x} is not a live signal", signal.handle),
+        );
     }
     found
 }
 
 pub(crate) unsafe extern "C" fn signal_load(signal: HsaSignal) -> i64 {
     let call = "hsa_signal_load_scacquire";
-    let Some(entry) = signal_entry(call, signal) else { return i64::MAX };
-    entry.gpu.load_signal(signal.handle).unwrap_or_else(|error| {
-        reason::set(call, error);
-        i64::MAX
-    })
+    let Some(entry) = signal_entry(call, signal) else {
+        return i64::MAX;
+    };
+    entry
+        .gpu
+        .load_signal(signal.handle)
+        .unwrap_or_else(|error| {
+            reason::set(call, error);
+            i64::MAX
+        })
 }
 
 fn store(call: &str, signal: HsaSignal, value: i64) {
-    let Some(entry) = signal_entry(call, signal) else { return };
+    let Some(entry) = signal_entry(call, signal) else {
+        return;
+    };
     if let Err(error) = entry.gpu.store_signal(signal.handle, value) {
         reason::set(call, error);
     }
@@ -267,13 +304,23 @@ pub(crate) unsafe extern "C" fn signal_wait(
             return i64::MAX;
         }
     };
-    let Some(entry) = signal_entry(call, signal) else { return i64::MAX };
-    const { assert!(TICKS_PER_SECOND == 1_000_000_000, "ticks are taken for nanoseconds") };
+    let Some(entry) = signal_entry(call, signal) else {
+        return i64::MAX;
+    };
+    const {
+        assert!(
+            TICKS_PER_SECOND == 1_000_000_000,
+            "ticks are taken for nanoseconds"
+        )
+    };
     let timeout = Duration::from_nanos(timeout_ticks);
-    entry.gpu.wait_signal(signal.handle, condition, value, timeout).unwrap_or_else(|error| {
-        reason::set(call, error);
-        i64::MAX
-    })
+    entry
+        .gpu
+        .wait_signal(signal.handle, condition, value, timeout)
+        .unwrap_or_else(|error| {
+            reason::set(call, error);
+            i64::MAX
+        })
 }
 
 #[cfg(test)]

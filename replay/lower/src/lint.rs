@@ -1,0 +1,230 @@
+//! Judges lowered packets by the packet crate's rules, with everything the plan knows.
+//!
+//! Kernels, launches and their declared regions, buffers, arena, ring and signal get made-up
+//! addresses; the rules then see real overlaps and real distances. What only a device can show
+//! (event order, memory that moves) is not checked here; the report lists it.
+
+use crate::readback::{KERNARG_BASE, SIGNAL, object};
+use crate::{Addresses, Lowered, Transport};
+use refrain_packet::aql::{Header, PacketType};
+use refrain_packet::kd::KernelFacts;
+use refrain_packet::launch::KernelImage;
+use refrain_packet::lint::{
+    Allocation, Context, Holds, HostContract, IbInfo, KnownKernel, Node, QueueInfo, Range, Region,
+    Report, SignalInfo, lint_ib, lint_ring,
+};
+use refrain_packet::pm4::Policy;
+use refrain_packet::reloc::ResolveError;
+use refrain_planner::plan::{self, BufferKind, Plan, StepBody};
+
+/// Where the first plan buffer, the indirect buffer and the ring lie in the made-up address space.
+const BUFFERS: u64 = 0x0100_0000_0000;
+const IB: u64 = 0x7D00_0000_0000;
+const RING: u64 = 0x7E00_0000_0000;
+/// Distance between made-up buffers, so that running over an end is seen.
+const GAP: u64 = 0x1_0000;
+/// Bytes of made-up code around a descriptor: the distance of entry and descriptor fits.
+const CODE: u64 = 0x1000_0000;
+
+struct World {
+    allocations: Vec<Allocation>,
+    kernels: Vec<KnownKernel>,
+    nodes: Vec<Node>,
+    host: HostContract,
+}
+
+/// The linter's report on one token's packets.
+///
+/// # Errors
+/// A relocation that no address fits; [`crate::read_back`] says more about it.
+pub fn lint(
+    plan: &Plan,
+    kernels: &[KernelImage],
+    lowered: &Lowered,
+) -> Result<Report, ResolveError> {
+    let world = World::of(plan, kernels, lowered);
+    let objects: Vec<u64> = world
+        .kernels
+        .iter()
+        .map(|kernel| kernel.descriptor_va)
+        .collect();
+    let words = lowered.bind(&Addresses {
+        kernel_objects: &objects,
+        kernarg_base: KERNARG_BASE,
+        signal: SIGNAL,
+    })?;
+    let signals = [SignalInfo {
+        handle: SIGNAL,
+        kind: 1,
+        value: 1,
+        live: true,
+    }];
+    let target = lowered.encoded.target;
+    let queue = QueueInfo {
+        base: RING,
+        size: (words.len() as u64 / 16 + 1).next_power_of_two().max(64),
+        lds_bytes: target.capability().max_lds_bytes.value,
+        ..QueueInfo::default()
+    };
+    let ib = IbInfo {
+        range: Range::new(IB, words.len() as u64 * 4),
+        declared: words.len() as u32,
+    };
+    let context = Context {
+        policy: Policy::named(lowered.encoded.policy),
+        allocations: Some(&world.allocations),
+        kernels: Some(&world.kernels),
+        nodes: Some(&world.nodes),
+        host: Some(&world.host),
+        signals: Some(&signals),
+        ..Context::bare(target)
+    };
+    Ok(match lowered.transport {
+        Transport::Aql => {
+            let packets: Vec<[u8; 64]> = words.chunks_exact(16).map(packet).collect();
+            lint_ring(
+                &packets,
+                &Context {
+                    queue: Some(&queue),
+                    ..context
+                },
+            )
+        }
+        Transport::Pm4 => {
+            let header = Header::system(PacketType::VendorSpecific);
+            lint_ib(
+                &words,
+                &Context {
+                    ib: Some(&ib),
+                    header: Some(header),
+                    ..context
+                },
+            )
+        }
+    })
+}
+
+fn packet(words: &[u32]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (slot, word) in bytes.chunks_exact_mut(4).zip(words) {
+        slot.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+impl World {
+    fn of(plan: &Plan, kernels: &[KernelImage], lowered: &Lowered) -> Self {
+        let mut allocations = Vec::new();
+        let mut bases = Vec::with_capacity(plan.buffers.len());
+        let mut next = BUFFERS;
+        for buffer in &plan.buffers {
+            bases.push(next);
+            allocations.push(allocation(&buffer.name, next, buffer.bytes, Holds::Data));
+            next = (next + buffer.bytes + GAP).next_multiple_of(GAP);
+        }
+        let arena = lowered.arena.bytes();
+        allocations.push(allocation("kernargs", KERNARG_BASE, arena, Holds::Kernarg));
+        if lowered.transport == Transport::Pm4 {
+            let bytes = lowered.encoded.words.len() as u64 * 4;
+            let ib = allocation("ib", IB, bytes, Holds::Ib);
+            allocations.push(Allocation {
+                executable: true,
+                ..ib
+            });
+        }
+        let known = |(index, kernel): (usize, &KernelImage)| KnownKernel {
+            symbol: kernel.symbol.clone(),
+            descriptor_va: object(index, kernel),
+            descriptor: kernel.descriptor,
+            reserved_zero: true,
+            facts: KernelFacts {
+                target: Some(lowered.encoded.target),
+                ..KernelFacts::default()
+            },
+        };
+        let kernels: Vec<KnownKernel> = kernels.iter().enumerate().map(known).collect();
+        for kernel in &kernels {
+            let first = kernel.descriptor_va - CODE / 2;
+            let code = allocation(&kernel.symbol, first, CODE, Holds::Code);
+            allocations.push(Allocation {
+                executable: true,
+                ..code
+            });
+        }
+        let nodes = (0..plan.steps.len()).map(|step| node(plan, &kernels, lowered, &bases, step));
+        let nodes = nodes.collect();
+        let range = |kind: BufferKind| {
+            let rows = plan
+                .buffers
+                .iter()
+                .zip(&bases)
+                .filter(move |(b, _)| b.kind == kind);
+            rows.map(|(buffer, base)| Range::new(*base, buffer.bytes))
+                .collect::<Vec<_>>()
+        };
+        let host = HostContract {
+            writes: [BufferKind::Control, BufferKind::Prompt]
+                .into_iter()
+                .flat_map(range)
+                .collect(),
+            reads: range(BufferKind::TokenRing),
+            signals: Vec::new(),
+        };
+        Self {
+            allocations,
+            kernels,
+            nodes,
+            host,
+        }
+    }
+}
+
+fn allocation(name: &str, base: u64, bytes: u64, holds: Holds) -> Allocation {
+    Allocation {
+        name: name.to_owned(),
+        range: Range::new(base, bytes),
+        holds,
+        executable: false,
+        gpu_visible: true,
+        live: true,
+        generation: 0,
+    }
+}
+
+fn node(
+    plan: &Plan,
+    kernels: &[KnownKernel],
+    lowered: &Lowered,
+    bases: &[u64],
+    step: usize,
+) -> Node {
+    let Some(StepBody::Launch(launch)) = plan.steps.get(step).map(|step| &step.body) else {
+        return Node::default();
+    };
+    let kernel = launch.kernel as usize;
+    let planned = plan.kernels.get(kernel);
+    let regions = |list: &[plan::Region]| {
+        let region = |region: &plan::Region| {
+            let base = bases.get(region.buffer as usize)?;
+            let (first, end) = region.bound();
+            Some(Region::new(base + first, end - first))
+        };
+        list.iter().filter_map(region).collect()
+    };
+    let kernarg = KERNARG_BASE + lowered.arena.offset(step).unwrap_or(0);
+    Node {
+        kernel: Some(kernel),
+        groups: launch.grid,
+        group_size: planned.map_or([0; 3], |kernel| kernel.block),
+        lds_bytes: kernels
+            .get(kernel)
+            .map_or(0, |k| k.descriptor.group_segment_fixed_size),
+        kernarg: Range::new(
+            kernarg,
+            planned.map_or(0, |kernel| kernel.kernarg_bytes.into()),
+        ),
+        reads: regions(&launch.reads),
+        writes: regions(&launch.writes),
+        declared_self_modifying: false,
+    }
+}

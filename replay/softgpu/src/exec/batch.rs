@@ -1,0 +1,329 @@
+//! Runs a set of dispatches that nothing orders: the work-groups of all of them in one seeded,
+//! shuffled sequence, spread over threads.
+
+use super::context::{Ctx, HITS};
+use super::group::{MAX_WAVES, run_group};
+use super::init::{Start, mix, poison};
+use super::program::KernelInfo;
+use super::wave::Wave;
+use super::{Dispatch, ExecError, LaunchProblem, RunConfig, RunStats, pool};
+use crate::isa::Generation;
+use crate::memory::{AddressSpace, LastHit, View};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// LDS of one work-group at most, in bytes.
+const MAX_LDS: u32 = 64 * 1024;
+
+/// Batches below this many expected instructions run on the calling thread: about 100 microseconds.
+const INLINE: u64 = 6_000;
+
+/// Instructions per wave that are assumed before a kernel has run once.
+const UNKNOWN_COST: u64 = 300;
+
+/// One dispatch, checked.
+#[derive(Debug)]
+struct Plan {
+    entry: u32,
+    waves: u32,
+    /// Number of the first work-group of this dispatch in the batch.
+    first: u64,
+    info: Arc<KernelInfo>,
+    spent: AtomicU64,
+}
+
+/// Storage that a thread keeps between work-groups.
+#[derive(Default)]
+struct Storage {
+    waves: Vec<Box<Wave>>,
+    lds: Vec<u8>,
+}
+
+thread_local! {
+    static STORAGE: RefCell<Storage> = RefCell::default();
+    static PLANS: RefCell<Vec<Plan>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Executes dispatches that have no wait between them. Work-groups of all of them are interleaved
+/// in an order that `config.seed` decides; with data races between them the result depends on that
+/// order and on `config.threads`, without it never does. On an error, work-groups that ran before
+/// stay done and the rest is dropped; of several errors the earliest in the order is returned.
+pub fn run_batch(
+    memory: &AddressSpace,
+    batch: &[Dispatch],
+    config: &RunConfig,
+) -> Result<RunStats, ExecError> {
+    PLANS.with(|plans| match plans.try_borrow_mut() {
+        Ok(mut plans) => run_with(memory, batch, config, &mut plans),
+        Err(_) => run_with(memory, batch, config, &mut Vec::new()),
+    })
+}
+
+fn run_with(
+    memory: &AddressSpace,
+    batch: &[Dispatch],
+    config: &RunConfig,
+    plans: &mut Vec<Plan>,
+) -> Result<RunStats, ExecError> {
+    plans.clear();
+    let mut groups = 0u64;
+    let mut waves = 0u64;
+    let mut expected = 0u64;
+    for dispatch in batch {
+        let plan = check(dispatch, groups)?;
+        let count = dispatch.groups.iter().fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
+        groups = groups.saturating_add(count);
+        let these = count.saturating_mul(u64::from(plan.waves));
+        waves = waves.saturating_add(these);
+        let cost = match plan.info.cost.load(Ordering::Relaxed) {
+            0 => UNKNOWN_COST,
+            cost => cost,
+        };
+        expected = expected.saturating_add(these.saturating_mul(cost));
+        plans.push(plan);
+    }
+    let view = memory.view();
+    let job = Job {
+        memory,
+        batch,
+        plans,
+        config,
+        view: &view,
+        order: Order::new(groups, config.seed),
+        next: AtomicU64::new(0),
+        chunk: (groups / (8 * config.threads.max(1) as u64)).clamp(1, 64),
+        instructions: AtomicU64::new(0),
+        failed: AtomicBool::new(false),
+        error: Mutex::new(None),
+    };
+    let threads = if expected < INLINE || groups < 2 { 1 } else { config.threads };
+    pool::run(threads, &|| job.work());
+    let error = job.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let instructions = job.instructions.into_inner();
+    if let Some((_, error)) = error {
+        return Err(error);
+    }
+    for (plan, dispatch) in plans.iter().zip(batch) {
+        let count: u64 = dispatch.groups.iter().map(|g| u64::from(*g)).product();
+        plan.info.learn(plan.spent.load(Ordering::Relaxed), count * u64::from(plan.waves));
+    }
+    Ok(RunStats { instructions, waves, groups })
+}
+
+/// Checks one dispatch.
+fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
+    let fail = |problem| ExecError::Launch { kernel: d.name.clone(), tag: d.tag, problem };
+    let items = d.group_size.iter().fold(1u64, |n, s| n.saturating_mul(u64::from(*s)));
+    if items == 0 || items > 32 * MAX_WAVES as u64 {
+        return Err(fail(LaunchProblem::GroupSize { size: d.group_size }));
+    }
+    let gfx12 = d.program.target().generation() == Generation::Gfx12;
+    let too_many = gfx12 && d.groups[1..].iter().any(|g| *g > 0xffff);
+    if d.groups.contains(&0) || too_many {
+        return Err(fail(LaunchProblem::Grid { groups: d.groups }));
+    }
+    if d.lds_bytes > MAX_LDS {
+        return Err(fail(LaunchProblem::Lds { bytes: d.lds_bytes, max: MAX_LDS }));
+    }
+    let announced = d.rsrc2 >> 1 & 31;
+    if d.user_sgpr_count > 16 || d.user_sgpr_count > announced.max(16) {
+        return Err(fail(LaunchProblem::UserSgprs { count: d.user_sgpr_count, announced }));
+    }
+    check_modes(d).map_err(fail)?;
+    let Some(entry) = d.program.index_of(d.entry_va) else {
+        let (base, len) = (d.program.base(), d.program.len());
+        return Err(fail(LaunchProblem::Entry { entry: d.entry_va, base, len }));
+    };
+    let info = d.program.kernel(entry);
+    // Wave32 allocates in units of 8 (RSRC1.VGPRS, LLVM AMDGPUUsage).
+    let allocated = ((d.rsrc1 & 63) + 1) * 8;
+    if info.vgprs > allocated {
+        return Err(fail(LaunchProblem::Registers { last: info.vgprs - 1, allocated }));
+    }
+    let waves = items.div_ceil(32) as u32;
+    Ok(Plan { entry, waves, first, info, spent: AtomicU64::new(0) })
+}
+
+/// Refuses modes that the handlers do not follow.
+fn check_modes(d: &Dispatch) -> Result<(), LaunchProblem> {
+    let fields = [
+        ("RSRC1.FLOAT_ROUND_MODE", d.rsrc1 >> 12 & 15, 0, "0: to nearest even"),
+        ("RSRC1.FLOAT_DENORM", d.rsrc1 >> 16 & 15, 15, "15: denormals kept"),
+        ("RSRC1.FP16_OVFL", d.rsrc1 >> 26 & 1, 0, "0: halves overflow to infinity"),
+        ("RSRC2.SCRATCH_EN", d.rsrc2 & 1, 0, "0: no scratch memory"),
+    ];
+    for (field, value, want, only) in fields {
+        if value != want {
+            return Err(LaunchProblem::Mode { field, value, only });
+        }
+    }
+    Ok(())
+}
+
+/// What the threads of a batch share.
+struct Job<'a> {
+    memory: &'a AddressSpace,
+    batch: &'a [Dispatch],
+    plans: &'a [Plan],
+    config: &'a RunConfig,
+    view: &'a View,
+    order: Order,
+    next: AtomicU64,
+    /// Work-groups that a thread takes at a time.
+    chunk: u64,
+    instructions: AtomicU64,
+    failed: AtomicBool,
+    /// The error that comes first in the order, with its place.
+    error: Mutex<Option<(u64, ExecError)>>,
+}
+
+impl Job<'_> {
+    /// Takes work-groups until none is left.
+    fn work(&self) {
+        STORAGE.with(|storage| match storage.try_borrow_mut() {
+            Ok(mut storage) => self.work_with(&mut storage),
+            Err(_) => self.work_with(&mut Storage::default()),
+        });
+    }
+
+    fn work_with(&self, storage: &mut Storage) {
+        let mut done = 0;
+        'all: while !self.failed.load(Ordering::Relaxed) {
+            let from = self.next.fetch_add(self.chunk, Ordering::Relaxed);
+            if from >= self.order.count {
+                break;
+            }
+            for place in from..(from + self.chunk).min(self.order.count) {
+                match self.group(storage, self.order.at(place)) {
+                    Ok(instructions) => done += instructions,
+                    Err(error) => {
+                        self.fail(place, error);
+                        break 'all;
+                    }
+                }
+            }
+        }
+        self.instructions.fetch_add(done, Ordering::Relaxed);
+    }
+
+    fn fail(&self, place: u64, error: ExecError) {
+        self.failed.store(true, Ordering::Relaxed);
+        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(p, _)| place < *p) {
+            *first = Some((place, error));
+        }
+    }
+
+    /// Runs work-group `number` of the batch.
+    fn group(&self, storage: &mut Storage, number: u64) -> Result<u64, ExecError> {
+        let which = self.plans.partition_point(|p| p.first <= number).saturating_sub(1);
+        let (Some(plan), Some(dispatch)) = (self.plans.get(which), self.batch.get(which)) else {
+            return Ok(0);
+        };
+        let [gx, gy, _] = dispatch.groups.map(u64::from);
+        let local = number - plan.first;
+        let group = [local % gx, local / gx % gy, local / gx / gy].map(|v| v as u32);
+        let word = poison(self.config.seed);
+        let start = Start {
+            dispatch,
+            entry: plan.entry,
+            vgprs: plan.info.vgprs,
+            waves: plan.waves,
+            poison: word,
+        };
+        let count = plan.waves as usize;
+        while storage.waves.len() < count {
+            storage.waves.push(Wave::new());
+        }
+        let bytes = dispatch.lds_bytes as usize;
+        if storage.lds.len() < bytes {
+            storage.lds.resize(bytes, 0);
+        }
+        let lds = &mut storage.lds[..bytes];
+        for (i, byte) in lds.iter_mut().enumerate() {
+            *byte = (word >> (8 * (i & 3))) as u8;
+        }
+        let program = &*dispatch.program;
+        let mut x = Ctx {
+            program,
+            constants: &program.constants,
+            view: self.view,
+            lds,
+            hits: [LastHit::default(); HITS],
+            fault: None,
+            alive: 0,
+            signals: 0,
+            completed: false,
+        };
+        let budget = self.config.wave_budget;
+        let seed = mix(self.config.seed ^ number);
+        let waves = &mut storage.waves[..count];
+        match run_group(&start, waves, &mut x, group, seed, budget) {
+            Ok(instructions) => {
+                plan.spent.fetch_add(instructions, Ordering::Relaxed);
+                Ok(instructions)
+            }
+            Err(stopped) => {
+                let error = stopped.describe(self.memory, &start, group, budget);
+                Err(ExecError::Wave(Box::new(error)))
+            }
+        }
+    }
+}
+
+/// A permutation of `0..count` from a seed, without a table: a Feistel network over the next power
+/// of four, walked until it lands inside.
+struct Order {
+    count: u64,
+    half: u32,
+    seed: u64,
+}
+
+impl Order {
+    fn new(count: u64, seed: u64) -> Self {
+        let bits = 64 - count.saturating_sub(1).leading_zeros();
+        Self { count, half: bits.div_ceil(2).max(1), seed }
+    }
+
+    fn at(&self, place: u64) -> u64 {
+        let mut v = place;
+        loop {
+            v = self.round(v);
+            if v < self.count {
+                return v;
+            }
+        }
+    }
+
+    fn round(&self, v: u64) -> u64 {
+        let mask = (1u64 << self.half) - 1;
+        let (mut left, mut right) = (v >> self.half, v & mask);
+        for k in 0..4u64 {
+            let f = mix(self.seed ^ right ^ k << 56) & mask;
+            (left, right) = (right, left ^ f);
+        }
+        left << self.half | right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order;
+
+    #[test]
+    fn order_is_a_permutation_that_depends_on_the_seed() {
+        for count in [1u64, 2, 3, 7, 64, 100, 1000] {
+            let mut seen = vec![false; count as usize];
+            let order = Order::new(count, 5);
+            for i in 0..count {
+                let at = order.at(i) as usize;
+                assert!(!seen[at], "{count}: {at} twice");
+                seen[at] = true;
+            }
+        }
+        let sequence = |seed| (0..100).map(|i| Order::new(100, seed).at(i)).collect::<Vec<_>>();
+        assert_ne!(sequence(1), sequence(2));
+        assert_eq!(sequence(3), sequence(3));
+    }
+}

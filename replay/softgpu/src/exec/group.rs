@@ -1,0 +1,199 @@
+//! Runs one work-group: its waves take turns on the calling thread, each until it ends or waits at
+//! a barrier, in an order that the seed decides.
+
+use super::context::{Ctx, Fault};
+use super::init::{Start, mix};
+use super::uop::Flow;
+use super::wave::{State, Wave};
+use super::{WaveError, WaveFault};
+use crate::isa::{IsaError, disassemble};
+use crate::memory::{AddressSpace, FaultReason};
+
+/// Waves in a work-group: 1,024 work-items.
+pub(super) const MAX_WAVES: usize = 32;
+
+/// Why a work-group stopped: the wave and its micro-operation.
+pub(super) struct Stopped {
+    pub(super) wave: u32,
+    pub(super) uop: u32,
+    pub(super) cause: Cause,
+}
+
+/// What stopped it.
+pub(super) enum Cause {
+    Fault(Fault),
+    Deadlock { waiting: u32, ended: u32 },
+}
+
+/// Runs a wave until it ends, waits or faults.
+fn run_wave(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
+    let program = x.program;
+    let mut pc = w.pc as usize;
+    let mut count = w.count;
+    let flow = loop {
+        let Some(u) = program.uops.get(pc) else {
+            break x.stop(Fault::Undecodable);
+        };
+        count += u64::from(u.count);
+        // SAFETY: the program's handlers were chosen for this CPU when it was decoded.
+        let flow = unsafe { (u.run)(w, u, x) };
+        if flow == Flow::NEXT {
+            pc += 1;
+        } else if flow.0 >= Flow::JUMP {
+            pc = (flow.0 - Flow::JUMP) as usize;
+            if count > budget {
+                break x.stop(Fault::Budget);
+            }
+        } else {
+            pc += usize::from(flow == Flow::BARRIER);
+            break flow;
+        }
+    };
+    w.pc = pc as u32;
+    w.count = count;
+    flow
+}
+
+/// The order in which waves take turns.
+fn shuffled(waves: usize, seed: u64) -> [u8; MAX_WAVES] {
+    let mut order = [0; MAX_WAVES];
+    for (i, slot) in order.iter_mut().enumerate() {
+        *slot = i as u8;
+    }
+    for i in (1..waves).rev() {
+        let j = (mix(seed ^ (i as u64) << 40) % (i as u64 + 1)) as usize;
+        order.swap(i, j);
+    }
+    order
+}
+
+/// Runs the work-group `group` on `waves`, which are as many as it has. Returns the instructions.
+pub(super) fn run_group(
+    start: &Start<'_>,
+    waves: &mut [Box<Wave>],
+    x: &mut Ctx<'_>,
+    group: [u32; 3],
+    seed: u64,
+    budget: u64,
+) -> Result<u64, Stopped> {
+    for (i, w) in waves.iter_mut().enumerate() {
+        start.wave(w, group, i as u32);
+    }
+    x.alive = waves.len() as u32;
+    x.signals = 0;
+    x.completed = false;
+    let order = shuffled(waves.len(), seed);
+    while x.alive > 0 {
+        let mut moved = false;
+        for &i in &order[..waves.len().min(MAX_WAVES)] {
+            let i = usize::from(i);
+            if waves[i].state != State::Ready {
+                continue;
+            }
+            moved = true;
+            turn(waves, i, x, budget)?;
+        }
+        if !moved {
+            return Err(deadlock(waves));
+        }
+    }
+    Ok(waves.iter().map(|w| w.count).sum())
+}
+
+/// One turn of wave `i`.
+fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Result<(), Stopped> {
+    match run_wave(&mut waves[i], x, budget) {
+        Flow::END => {
+            waves[i].state = State::Ended;
+            x.alive -= 1;
+            // A wave that ended no longer takes part, which may complete the barrier.
+            if x.signals > 0 && x.signals >= x.alive {
+                x.signals = 0;
+                x.completed = true;
+            }
+        }
+        Flow::BARRIER => waves[i].state = State::AtBarrier,
+        _ => {
+            let cause = Cause::Fault(x.fault.take().unwrap_or(Fault::Undecodable));
+            return Err(Stopped { wave: i as u32, uop: waves[i].pc, cause });
+        }
+    }
+    if x.completed {
+        x.completed = false;
+        // The wave whose turn it was may already wait for the next phase.
+        for (j, w) in waves.iter_mut().enumerate() {
+            if j != i && w.state == State::AtBarrier {
+                w.state = State::Ready;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn deadlock(waves: &[Box<Wave>]) -> Stopped {
+    let count = |state| waves.iter().filter(|w| w.state == state).count() as u32;
+    let waiting = waves.iter().position(|w| w.state == State::AtBarrier).unwrap_or(0);
+    Stopped {
+        wave: waiting as u32,
+        // The barrier itself: waves resume after it.
+        uop: waves.get(waiting).map_or(0, |w| w.pc.saturating_sub(1)),
+        cause: Cause::Deadlock { waiting: count(State::AtBarrier), ended: count(State::Ended) },
+    }
+}
+
+impl Stopped {
+    /// The public error, with names and the nearest allocation looked up.
+    pub(super) fn describe(
+        self,
+        memory: &AddressSpace,
+        start: &Start<'_>,
+        group: [u32; 3],
+        budget: u64,
+    ) -> WaveError {
+        let d = start.dispatch;
+        let program = &d.program;
+        let pc = program.address_of(self.uop);
+        let fault = match self.cause {
+            Cause::Deadlock { waiting, ended } => WaveFault::Deadlock { waiting, ended },
+            Cause::Fault(Fault::Memory { lane, address, length, access }) => {
+                // The view that refused may be older than the table: ask the table for the reason.
+                let fault = match memory.check(address, length, access) {
+                    Err(fault) => fault,
+                    Ok(()) => memory.fault(address, length, access, FaultReason::OutOfBounds),
+                };
+                WaveFault::Memory { lane, fault }
+            }
+            Cause::Fault(Fault::Lds { lane, address, length }) => {
+                WaveFault::Lds { lane, address, length, size: d.lds_bytes }
+            }
+            Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
+            Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },
+            Cause::Fault(Fault::Budget) => WaveFault::Budget { budget },
+            Cause::Fault(Fault::Undecodable) => undecodable(program, self.uop),
+        };
+        WaveError {
+            kernel: d.name.clone(),
+            tag: d.tag,
+            group,
+            wave: self.wave,
+            pc,
+            instruction: program.text_of(self.uop),
+            fault,
+        }
+    }
+}
+
+fn undecodable(program: &super::Program, uop: u32) -> WaveFault {
+    let target = program.target();
+    let address = program.address_of(uop);
+    let bytes = program.bytes_at(uop);
+    let error = disassemble(target, address, &bytes)
+        .ok()
+        .and_then(|lines| lines.into_iter().next()?.text.err());
+    WaveFault::Undecodable(error.unwrap_or(IsaError::Instruction {
+        target,
+        address,
+        words: Vec::new(),
+        reason: crate::isa::DecodeError::Truncated,
+    }))
+}

@@ -1,0 +1,167 @@
+//! Threads that help with a batch. Waking a sleeping thread costs tens of microseconds and a token
+//! has a hundred batches, so helpers look for the next batch for a short while before they sleep,
+//! and a batch that is finished before a helper arrives does not wait for it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
+
+/// Turns of the look-out before a helper sleeps: about 50 microseconds.
+const PATIENCE: u32 = 20_000;
+
+/// Most helpers that are ever started.
+const MAX_HELPERS: usize = 255;
+
+/// `gate`: [63:32] number of the batch, [31] open, [15:0] helpers inside.
+const OPEN: u64 = 1 << 31;
+const INSIDE: u64 = 0xffff;
+
+/// A function that several threads execute at once, and its argument.
+struct Pool {
+    gate: AtomicU64,
+    /// Address of the current batch's `Task`; valid while a helper is inside the gate.
+    task: AtomicUsize,
+    /// Helpers with a lower number than this may enter.
+    wanted: AtomicUsize,
+    /// Held by the thread whose batch this is.
+    owner: Mutex<Vec<Thread>>,
+}
+
+/// What helpers call.
+type Task<'a> = dyn Fn() + Sync + 'a;
+
+fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| Pool {
+        gate: AtomicU64::new(0),
+        task: AtomicUsize::new(0),
+        wanted: AtomicUsize::new(0),
+        owner: Mutex::new(Vec::new()),
+    })
+}
+
+/// Calls `task` on this thread and on up to `threads - 1` helpers at once; returns when all calls
+/// have returned. `task` must cope with being called any number of times from 1 to `threads`.
+/// When another batch has the helpers, only this thread calls it.
+pub(super) fn run(threads: usize, task: &Task<'_>) {
+    let helpers = threads.saturating_sub(1).min(MAX_HELPERS);
+    let pool = pool();
+    let owner = match pool.owner.try_lock() {
+        _ if helpers == 0 => None,
+        Ok(guard) => Some(guard),
+        Err(std::sync::TryLockError::Poisoned(p)) => Some(p.into_inner()),
+        Err(std::sync::TryLockError::WouldBlock) => None,
+    };
+    let Some(mut known) = owner else {
+        task();
+        return;
+    };
+    while known.len() < helpers {
+        let number = known.len();
+        let started = std::thread::Builder::new()
+            .name(format!("softgpu-{number}"))
+            .spawn(move || help(number));
+        match started {
+            Ok(handle) => known.push(handle.thread().clone()),
+            Err(_) => break,
+        }
+    }
+    let shared: *const Task<'_> = task;
+    let boxed: &*const Task<'_> = &shared;
+    pool.task.store(std::ptr::from_ref(boxed).expose_provenance(), Ordering::Relaxed);
+    pool.wanted.store(helpers, Ordering::Relaxed);
+    let number = (pool.gate.load(Ordering::Relaxed) >> 32).wrapping_add(1);
+    pool.gate.store(number << 32 | OPEN, Ordering::Release);
+    for helper in known.iter().take(helpers) {
+        helper.unpark();
+    }
+    // Closes the gate even if `task` panics, so that no helper outlives the borrow.
+    let close = Close { pool };
+    task();
+    drop(close);
+}
+
+struct Close<'a> {
+    pool: &'a Pool,
+}
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        self.pool.gate.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut turns = 0u32;
+        while self.pool.gate.load(Ordering::Acquire) & INSIDE != 0 {
+            turns += 1;
+            if turns.is_multiple_of(1024) {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Life of helper `number`.
+fn help(number: usize) {
+    let pool = pool();
+    let mut seen = 0;
+    let mut turns = 0;
+    loop {
+        let gate = pool.gate.load(Ordering::Acquire);
+        let fresh = gate & OPEN != 0 && gate >> 32 != seen;
+        if !fresh {
+            turns += 1;
+            if turns < PATIENCE {
+                std::hint::spin_loop();
+            } else {
+                std::thread::park();
+            }
+            continue;
+        }
+        turns = 0;
+        if number >= pool.wanted.load(Ordering::Relaxed) {
+            seen = gate >> 32;
+            continue;
+        }
+        let entered =
+            pool.gate.compare_exchange(gate, gate + 1, Ordering::AcqRel, Ordering::Acquire);
+        if entered.is_err() {
+            continue;
+        }
+        seen = gate >> 32;
+        let address = pool.task.load(Ordering::Relaxed);
+        // SAFETY: the owner stored the address of a live reference before it opened the gate, and
+        // does not return before every helper that entered has left. `wanted` and `task` belong to
+        // this batch, because a new one cannot open while a helper is inside.
+        let task: &Task<'_> =
+            unsafe { &**std::ptr::with_exposed_provenance::<*const Task<'static>>(address) };
+        // A panicking task must not leave the owner waiting for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
+        pool.gate.fetch_sub(1, Ordering::AcqRel);
+        drop(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn all_work_is_done_once() {
+        for threads in [1, 2, 4] {
+            for _ in 0..200 {
+                let next = AtomicUsize::new(0);
+                let sum = AtomicUsize::new(0);
+                run(threads, &|| {
+                    loop {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        if i >= 100 {
+                            break;
+                        }
+                        sum.fetch_add(i, Ordering::Relaxed);
+                    }
+                });
+                assert_eq!(sum.into_inner(), 4950);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Numbers against independent implementations: numpy for the trained model, transformers for the
+//! nano models. Bounds: 1e-3 absolute on logits in exact mode; the f16 cache's bound is its own.
+
+use refrain_kernels::{Dtype, Target};
+use refrain_replay::Route;
+use refrain_tests::{
+    AUSTEN, NanoOracle, Setup, TextOracle, largest_difference, logits, oracle, repository, session,
+};
+
+/// Exact mode: f32 activations and KV on dequantised weights.
+const EXACT: f32 = 1e-3;
+/// With an f16 KV cache: each key and value is off by up to 2^-11 of itself.
+const F16_KV: f32 = 2e-2;
+
+#[test]
+fn trained_model_gives_the_oracle_s_tokens_and_logits() {
+    let texts: Vec<TextOracle> = oracle("austen-qwen3-4m.q8_0.json").unwrap();
+    assert_eq!(texts.len(), 3);
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let mut session = session(&repository(AUSTEN), Setup::on(target)).unwrap();
+        assert_eq!(session.route(), Route::Retained);
+        for text in &texts {
+            check_text(&mut session, text, EXACT, 96, &format!("{target}"));
+        }
+    }
+}
+
+/// The f16 file is not in the repository: `REFRAIN_F16_MODEL` and `REFRAIN_F16_ORACLE` name it and
+/// its oracle (the same shape as `tests/oracle/austen-qwen3-4m.q8_0.json`).
+#[test]
+fn f16_model_gives_the_oracle_s_tokens_and_logits_where_it_is_given() {
+    let (Some(model), Some(path)) = (
+        std::env::var_os("REFRAIN_F16_MODEL"),
+        std::env::var_os("REFRAIN_F16_ORACLE"),
+    ) else {
+        eprintln!("skipped: REFRAIN_F16_MODEL and REFRAIN_F16_ORACLE are not set");
+        return;
+    };
+    let texts: Vec<TextOracle> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut session = session(model.as_ref(), Setup::on(Target::Gfx1201)).unwrap();
+    for text in &texts {
+        check_text(&mut session, text, EXACT, 96, "f16 weights");
+    }
+}
+
+#[test]
+fn an_f16_cache_stays_within_its_own_bound() {
+    let texts: Vec<TextOracle> = oracle("austen-qwen3-4m.q8_0.json").unwrap();
+    let setup = Setup {
+        kv: Dtype::F16,
+        ..Setup::on(Target::Gfx1201)
+    };
+    let mut session = session(&repository(AUSTEN), setup).unwrap();
+    for text in &texts {
+        check_text(&mut session, text, F16_KV, 16, "f16 cache");
+    }
+}
+
+fn check_text(
+    session: &mut refrain_replay::Session,
+    text: &TextOracle,
+    bound: f32,
+    tokens: u32,
+    label: &str,
+) {
+    let mut generated = Vec::new();
+    session.start(&text.prompt_ids, tokens).unwrap();
+    let prompt = text.prompt_ids.len() as u32;
+    let mut done = 0;
+    for (&step, expected) in &text.logits {
+        let steps = prompt + step - done;
+        session
+            .advance(Route::Retained, steps, &mut |token| generated.push(token))
+            .unwrap();
+        done += steps;
+        let error = largest_difference(&logits(session).unwrap(), expected);
+        assert!(
+            error <= bound,
+            "{label}, {:?}, step {step}: logits differ by {error}",
+            text.prompt
+        );
+        println!(
+            "{label}, {:?}, step {step}: largest logit difference {error:e}",
+            text.prompt
+        );
+    }
+    let rest = prompt + tokens - 1 - done;
+    session
+        .advance(Route::Retained, rest, &mut |token| generated.push(token))
+        .unwrap();
+    assert_eq!(
+        generated,
+        text.generated[..tokens as usize],
+        "{label}, {:?}",
+        text.prompt
+    );
+}
+
+#[test]
+fn nano_llama_matches_transformers_at_every_given_position() {
+    nano("tests/models/nano-llama.bf16.gguf", "nano-llama.json");
+}
+
+#[test]
+fn nano_qwen3_matches_transformers_at_every_given_position() {
+    nano("tests/models/nano-qwen3.bf16.gguf", "nano-qwen3.json");
+}
+
+fn nano(model: &str, name: &str) {
+    let expected: NanoOracle = oracle(name).unwrap();
+    let model = repository(model);
+    for target in [Target::Gfx1100, Target::Gfx1151, Target::Gfx1201] {
+        let mut session = session(&model, Setup::on(target)).unwrap();
+        let mut generated = Vec::new();
+        session
+            .start(&expected.prompt, expected.generated.len() as u32)
+            .unwrap();
+        let mut done = 0;
+        for (&position, values) in &expected.logits {
+            let steps = position + 1 - done;
+            session
+                .advance(Route::Retained, steps, &mut |token| generated.push(token))
+                .unwrap();
+            done += steps;
+            let error = largest_difference(&logits(&mut session).unwrap(), values);
+            assert!(
+                error <= EXACT,
+                "{name} on {target}, position {position}: {error}"
+            );
+            println!("{name} on {target}, position {position}: {error:e}");
+        }
+        assert_eq!(generated, expected.generated, "{name} on {target}");
+    }
+}

@@ -1,0 +1,181 @@
+//! The report of a run: one JSON object, or a few lines on stderr.
+
+use crate::output;
+use refrain_kernels::StopReason;
+use refrain_planner::container::CheckedPlan;
+use refrain_planner::identity::hex;
+use refrain_replay::{Generation, Session};
+use serde::Serialize;
+
+/// The JSON object of a run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Name and version of this object's shape.
+    pub schema: &'static str,
+    /// Generated token ids.
+    pub tokens: Vec<u32>,
+    /// Their text; null without a tokenizer.
+    pub text: Option<String>,
+    /// Why the text ended before the tokens asked for, if it did.
+    pub stop: Option<&'static str>,
+    /// Device, e.g. `soft:gfx1201`.
+    pub device: String,
+    /// `aql` or `pm4`; null where nothing was retained.
+    pub transport: Option<String>,
+    /// Digest of the plan file.
+    pub plan_id: String,
+    /// Structure and artifacts digest, short form.
+    pub sequence_hash: String,
+    /// Launches of one token.
+    pub launches_per_token: usize,
+    /// Distinct kernels.
+    pub unique_kernels: usize,
+    /// Dwords of one retained token.
+    pub dwords: usize,
+    /// Token steps replayed, prompt included.
+    pub replayed_tokens: u64,
+    /// Token steps run eagerly for the output, prompt included.
+    pub eager_tokens: u64,
+    /// Refusals by code.
+    pub refusals: Vec<RefusalRow>,
+    /// Whether eager and retained gave the same tokens and bytes; null if not asked.
+    pub verified: Option<bool>,
+    /// Digest of every buffer after a verified run, to compare processes, targets and machines.
+    pub state: Option<String>,
+    /// Host time per token.
+    pub host_us_per_token: HostTimes,
+    /// Generated tokens by wall time of the text, prompt included. On `soft:` a CPU's figure.
+    pub tok_s: f64,
+    /// Whether a proof covers the packets.
+    pub proof: &'static str,
+}
+
+/// A refusal and how often.
+#[derive(Debug, Serialize)]
+pub struct RefusalRow {
+    /// `RFxxx`.
+    pub code: String,
+    /// Times.
+    pub count: u64,
+}
+
+/// Host microseconds per token, waits excluded.
+#[derive(Debug, Serialize)]
+pub struct HostTimes {
+    /// One HIP launch per step.
+    pub eager: Option<f64>,
+    /// Pre-encoded packets.
+    pub retained: Option<f64>,
+}
+
+/// What a run produced, before it is put into words.
+pub(super) struct Outcome {
+    pub(super) generation: Generation,
+    pub(super) text: Option<String>,
+    pub(super) verified: Option<bool>,
+    pub(super) state: Option<String>,
+}
+
+/// The report of a run.
+pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) -> Report {
+    let Outcome {
+        generation,
+        text,
+        verified,
+        state,
+    } = outcome;
+    let counters = session.counters();
+    let seconds = counters.wall.as_secs_f64();
+    let refusals = counters.refusals.rows().iter();
+    let lowered = session.lowered();
+    Report {
+        schema: "refrain.run.v1",
+        tokens: generation.tokens,
+        text,
+        stop: generation.stop.map(StopReason::name),
+        device: session.opened().spec.to_string(),
+        transport: lowered.map(|lowered| lowered.transport().to_string()),
+        plan_id: hex(plan.id()),
+        sequence_hash: plan.identity().sequence.to_string(),
+        launches_per_token: counters.launches_per_token,
+        unique_kernels: counters.unique_kernels,
+        dwords: counters.dwords,
+        replayed_tokens: counters.replayed_tokens,
+        eager_tokens: counters.eager_tokens,
+        refusals: refusals
+            .map(|&(code, count)| RefusalRow {
+                code: code.to_string(),
+                count,
+            })
+            .collect(),
+        verified,
+        state,
+        host_us_per_token: HostTimes {
+            eager: counters.eager_host_us,
+            retained: counters.retained_host_us,
+        },
+        tok_s: if seconds > 0.0 {
+            counters.generated as f64 / seconds
+        } else {
+            0.0
+        },
+        proof: "none",
+    }
+}
+
+/// The report in words, on stderr.
+pub(super) fn summary(report: &Report) {
+    let soft = report.device.starts_with("soft:");
+    let transport = report.transport.as_deref().unwrap_or("none (eager)");
+    let us = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.1}"));
+    let of_all = report.replayed_tokens + report.eager_tokens;
+    let speed = if soft {
+        "software GPU on this CPU, not a GPU's speed"
+    } else {
+        "measured"
+    };
+    let verified = match report.verified {
+        None => "not asked (--verify)",
+        Some(true) => "yes: tokens and every buffer equal eager, byte for byte",
+        Some(false) => "NO",
+    };
+    let refused: Vec<String> = report
+        .refusals
+        .iter()
+        .map(|row| format!("{} x{}", row.code, row.count))
+        .collect();
+    let lines = [
+        format!("device      {}", report.device),
+        format!("transport   {transport}, proof: {}", report.proof),
+        format!("plan        {}", report.plan_id),
+        format!("sequence    {}", report.sequence_hash),
+        format!(
+            "per token   {} launches, {} kernels, {} dwords",
+            report.launches_per_token, report.unique_kernels, report.dwords
+        ),
+        format!(
+            "replayed    {} of {of_all} tokens (prompt included)",
+            report.replayed_tokens
+        ),
+        format!(
+            "host µs     {} eager, {} retained per token (calls only, no waiting)",
+            us(report.host_us_per_token.eager),
+            us(report.host_us_per_token.retained)
+        ),
+        format!("verified    {verified}"),
+        format!("speed       {:.1} tokens/s ({speed})", report.tok_s),
+        format!(
+            "stopped     {}",
+            report.stop.unwrap_or("after the tokens asked for")
+        ),
+        format!(
+            "refusals    {}",
+            if refused.is_empty() {
+                "none".into()
+            } else {
+                refused.join(", ")
+            }
+        ),
+    ];
+    output::note(&lines.join("\n"));
+}

@@ -1,0 +1,7 @@
+//! The program as its users meet it: processes, exit codes, stdout and stderr.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+
+mod bad_input;
+mod devices;
+mod main_job;
+mod support;
