@@ -1,5 +1,6 @@
 //! What the tapes of a plan must look like, from the plan and the catalog alone.
 
+use crate::reconcile::MIN_POSITIONS;
 use crate::tape::{Place, Pointer, TapeLaunch};
 use refrain_planner::identity::Identity;
 use refrain_planner::plan::{Arg, Digest, KernargError, Plan, StepBody};
@@ -51,6 +52,8 @@ pub struct Expectation {
     pub buffers: Vec<String>,
     /// One launch per step, in order.
     pub launches: Vec<ExpectedLaunch>,
+    /// Distinct positions that must be recorded: [`MIN_POSITIONS`], or all of a shorter context.
+    pub positions: usize,
 }
 
 impl Expectation {
@@ -115,6 +118,7 @@ impl Expectation {
             sequence: Identity::of(tables).sequence.0,
             buffers,
             launches,
+            positions: MIN_POSITIONS.min(tables.options.context as usize),
         })
     }
 

@@ -7,7 +7,7 @@ use crate::expected::{Expectation, ExpectedLaunch};
 use crate::tape::{Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
 use refrain_planner::plan::Digest;
 
-/// Fewest distinct positions that a recording must cover.
+/// Fewest distinct positions that a recording must cover, where the context has as many.
 pub const MIN_POSITIONS: usize = 3;
 /// Fewest fresh executors that a recording must come from.
 pub const MIN_EXECUTORS: usize = 2;
@@ -86,7 +86,7 @@ pub enum ReconcileError {
     },
     /// Too little evidence.
     #[error(
-        "{positions} positions in {executors} executors recorded; at least {MIN_POSITIONS} and {MIN_EXECUTORS} are needed"
+        "{positions} positions in {executors} executors recorded; at least {MIN_POSITIONS} (or the whole context) and {MIN_EXECUTORS} are needed"
     )]
     TooFew {
         /// Distinct positions.
@@ -306,7 +306,7 @@ pub fn reconcile(
         .tape()?;
     }
     let (positions, executors) = (recording.positions(), recording.executors());
-    if positions.len() < MIN_POSITIONS || executors < MIN_EXECUTORS {
+    if positions.len() < expectation.positions || executors < MIN_EXECUTORS {
         return Err(ReconcileError::TooFew {
             positions: positions.len(),
             executors,

@@ -414,6 +414,14 @@ fn a_pointer_outside_every_plan_buffer_is_named() {
 }
 
 #[test]
+fn recorders_and_executors_may_move_between_threads() {
+    fn send<T: Send>() {}
+    send::<Recorder>();
+    send::<Instance>();
+    send::<EagerExecutor>();
+}
+
+#[test]
 fn a_recorder_dropped_half_way_leaves_nothing() {
     let plan = plan();
     let device = open(&gpu());

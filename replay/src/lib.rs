@@ -8,6 +8,7 @@
 //! (device, softgpu), printing (tools).
 #![forbid(unsafe_code)]
 
+pub mod host_time;
 pub mod lifecycle;
 pub mod open;
 pub mod refusal;

@@ -5,6 +5,7 @@
 //! writes pre-encoded packets, publishes them and rings the doorbell; it writes no kernarg byte
 //! and allocates nothing. What a token means is in the plan; the token ring is read by others.
 
+use crate::host_time::HostTimes;
 use crate::lifecycle::StageError;
 use refrain_device::{Buffer, DeviceError, Executable, MemoryKind, Queue, Signal};
 use refrain_lower::{Addresses, Lowered, Transport};
@@ -80,7 +81,7 @@ pub struct Replayer {
     deadline: Duration,
     submitted: u64,
     completed: u64,
-    host_time: Duration,
+    host_times: HostTimes,
     poisoned: Option<String>,
 }
 
@@ -90,7 +91,7 @@ impl Replayer {
     ///
     /// # Errors
     /// [`StageError`]; nothing is left behind.
-    pub fn new(
+    pub(crate) fn new(
         instance: &Instance,
         lowered: &Lowered,
         objects: &dyn CodeObjects,
@@ -163,7 +164,7 @@ impl Replayer {
             deadline,
             submitted: 0,
             completed: 0,
-            host_time: Duration::ZERO,
+            host_times: HostTimes::default(),
             poisoned: None,
         })
     }
@@ -188,9 +189,9 @@ impl Replayer {
         self.completed
     }
 
-    /// Time spent on the host path: signals, packets, doorbell; no waiting.
-    pub const fn host_time(&self) -> Duration {
-        self.host_time
+    /// Time of each token on the host path: signal, packets, doorbell; no waiting.
+    pub const fn host_times(&self) -> &HostTimes {
+        &self.host_times
     }
 
     /// The kernarg arena's bytes as they are now, for tests of "written once".
@@ -256,7 +257,7 @@ impl Replayer {
             host += start.elapsed();
             done += count;
         }
-        self.host_time += host;
+        self.host_times.add(host);
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! while preparing either ends it or, where the caller allows, leaves it eager and counted; after a
 //! packet has been published nothing falls back, because a token might be executed twice.
 
+use crate::host_time::HostTimes;
 use crate::lifecycle::{Checked, Poisoned, Ready};
 use crate::open::OpenedDevice;
 use crate::refusal::{Refusal, RefusalCounts};
@@ -145,9 +146,10 @@ pub struct Counters {
     pub eager_tokens: u64,
     /// Refusals by code.
     pub refusals: RefusalCounts,
-    /// Host time per eager token in microseconds: launch calls, no waiting.
+    /// Host time of an eager token in microseconds, median: launch calls, no waiting.
     pub eager_host_us: Option<f64>,
-    /// Host time per retained token in microseconds: signal, packets, doorbell, no waiting.
+    /// Host time of a retained token in microseconds, median: signal, packets, doorbell, no
+    /// waiting.
     pub retained_host_us: Option<f64>,
     /// Wall time of all texts.
     pub wall: Duration,
@@ -167,7 +169,7 @@ pub struct Session {
     agreement: Option<Reconciled>,
     refusal: Option<Refusal>,
     counters: Counters,
-    eager_time: Duration,
+    eager_times: HostTimes,
     /// Host microseconds of an eager token that ran for comparison only.
     beside_host_us: Option<f64>,
     /// Sequence number of the next ring entry to read.
@@ -241,7 +243,7 @@ impl Session {
             agreement,
             refusal: None,
             counters,
-            eager_time: Duration::ZERO,
+            eager_times: HostTimes::default(),
             beside_host_us: None,
             next_seq: 1,
             stop: None,
@@ -290,16 +292,9 @@ impl Session {
     /// Figures so far.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
-        let per_token = |time: Duration, tokens: u64| {
-            (tokens > 0).then(|| time.as_secs_f64() * 1e6 / tokens as f64)
-        };
-        counters.eager_host_us =
-            per_token(self.eager_time, counters.eager_tokens).or(self.beside_host_us);
-        let retained = self
-            .replayer
-            .as_ref()
-            .map_or(Duration::ZERO, Replayer::host_time);
-        counters.retained_host_us = per_token(retained, counters.replayed_tokens);
+        counters.eager_host_us = self.eager_times.median_us().or(self.beside_host_us);
+        let retained = self.replayer.as_ref().map(Replayer::host_times);
+        counters.retained_host_us = retained.and_then(HostTimes::median_us);
         counters
     }
 
@@ -372,7 +367,7 @@ impl Session {
             Route::Eager => {
                 let start = Instant::now();
                 self.eager.submit()?;
-                self.eager_time += start.elapsed();
+                self.eager_times.add(start.elapsed());
                 self.counters.eager_tokens += 1;
                 self.eager.wait()?;
             }
@@ -482,15 +477,12 @@ impl Session {
     /// Runs a text eagerly for comparison: neither its tokens nor its wall time count as output; its
     /// host time is what [`Counters::eager_host_us`] states if nothing else ran eagerly.
     fn run_beside(&mut self, prompt: &[u32], generate: u32) -> Result<Generation, SessionError> {
-        let before = (self.eager_time, self.counters.clone());
-        let generation = self.run(Route::Eager, prompt, generate, &mut |_| {})?;
-        let steps = self.counters.eager_tokens - before.1.eager_tokens;
-        if steps > 0 {
-            let time = self.eager_time - before.0;
-            self.beside_host_us = Some(time.as_secs_f64() * 1e6 / steps as f64);
-        }
-        (self.eager_time, self.counters) = before;
-        Ok(generation)
+        let times = std::mem::take(&mut self.eager_times);
+        let counters = self.counters.clone();
+        let generation = self.run(Route::Eager, prompt, generate, &mut |_| {});
+        self.beside_host_us = self.eager_times.median_us().or(self.beside_host_us);
+        (self.eager_times, self.counters) = (times, counters);
+        generation
     }
 
     /// Measures the host time of eager tokens over a text of up to `tokens` tokens, for

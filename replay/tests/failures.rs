@@ -14,6 +14,7 @@ use refrain_recorder::EmbeddedObjects;
 use refrain_replay::{
     ReplayError, Retain, Route, Session, SessionError, SessionOptions, Transport,
 };
+use refrain_softgpu::memory::Rights;
 use std::time::Duration;
 
 fn replay_error(result: Result<(), SessionError>) -> ReplayError {
@@ -84,4 +85,38 @@ fn a_fault_on_the_device_is_told_in_its_words_and_poisons() {
         let again = replay_error(session.advance(Route::Retained, 1, &mut |_| {}));
         assert!(matches!(again, ReplayError::Poisoned { .. }), "{again}");
     }
+}
+
+#[test]
+fn verification_finds_a_changed_kernarg_bit() {
+    let plan = plan(Target::Gfx1201, 64);
+    let mut session = session(&plan, Transport::Aql, 4);
+    // The epsilon of a normalisation, one bit up, in the retained form only.
+    let (step, slot) = (0..plan.steps.len() as u32)
+        .find_map(|step| {
+            let slots = plan.kernarg_layout(step).unwrap();
+            let slot = slots.into_iter().find(|slot| slot.name == "eps")?;
+            Some((step, slot))
+        })
+        .unwrap();
+    let gpu = session.opened().soft.clone().unwrap();
+    let arena = gpu.memory().allocations();
+    let arena = arena.iter().find(|row| &*row.name == "kernargs").unwrap();
+    let offset = session
+        .lowered()
+        .unwrap()
+        .arena()
+        .offset(step as usize)
+        .unwrap();
+    let address = arena.base + offset + u64::from(slot.offset);
+    let bits = gpu.memory().read_u32(address).unwrap();
+    // The GPU itself may only read the arena.
+    gpu.memory().set_rights(arena.base, Rights::SHARED).unwrap();
+    gpu.memory()
+        .write_bytes(address, &(bits ^ 1 << 22).to_le_bytes())
+        .unwrap();
+    let found = session.verify(&PROMPT, 4, &mut |_| {}).unwrap();
+    assert!(!found.verified());
+    let difference = found.difference.unwrap();
+    assert!(!difference.buffer.starts_with("weights"), "{difference}");
 }

@@ -114,7 +114,7 @@ fn state_past_end(
 #[test]
 fn eight_in_flight_past_the_end_leave_what_one_in_flight_leaves() {
     let rows = [
-        (Transport::Aql, 64, 5, StopReason::Limit, 1000),
+        (Transport::Aql, 64, 5, StopReason::Limit, 300),
         (Transport::Aql, 16, u32::MAX, StopReason::ContextEnd, 100),
         (Transport::Pm4, 64, 5, StopReason::Limit, 100),
         (Transport::Pm4, 16, u32::MAX, StopReason::ContextEnd, 100),
@@ -222,6 +222,28 @@ fn another_model_file_is_refused() {
     let error = Session::new(opened, &plan, &bytes, &EmbeddedObjects, options).unwrap_err();
     assert!(error.to_string().contains(&tensor.name), "{error}");
     assert_eq!(error.refusal().unwrap().code, Code::ModelDiffers);
+}
+
+#[test]
+fn the_shortest_contexts_are_recorded_whole() {
+    for context in [1, 2, 3] {
+        let plan = plan(Target::Gfx1201, context);
+        let mut session = session(&plan, Transport::Pm4, 2);
+        let positions = session.agreement().unwrap().positions().to_vec();
+        assert_eq!(positions, (0..context).collect::<Vec<_>>());
+        let text = session.generate(&PROMPT[..1], 9, &mut |_| {}).unwrap();
+        let tokens = context as usize;
+        assert_eq!(
+            (text.tokens.len(), text.stop),
+            (tokens, Some(StopReason::ContextEnd))
+        );
+    }
+}
+
+#[test]
+fn sessions_may_move_between_threads() {
+    fn send<T: Send>() {}
+    send::<Session>();
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn expectation() -> Expectation {
         sequence: [5; 32],
         buffers: vec!["scratch".into(), "kv".into()],
         launches: launches.collect(),
+        positions: 3,
     }
 }
 

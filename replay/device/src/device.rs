@@ -21,7 +21,7 @@ use crate::sys::hip::{
 };
 use crate::sys::hsa::{
     HSA_AGENT_INFO_WAVEFRONT_SIZE, HSA_AMD_AGENT_INFO_BDFID, HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT,
-    HSA_AMD_AGENT_INFO_DOMAIN, HSA_DEVICE_TYPE_CPU, HSA_DEVICE_TYPE_GPU,
+    HSA_AMD_AGENT_INFO_DOMAIN, HSA_DEVICE_TYPE_CPU, HSA_DEVICE_TYPE_GPU, HSA_ERROR_INVALID_AGENT,
     HSA_POOL_FLAG_FINE_GRAINED, HSA_POOL_FLAG_KERNARG, HSA_POOL_INFO_ALLOC_ALLOWED,
     HSA_POOL_INFO_GLOBAL_FLAGS, HSA_POOL_INFO_SEGMENT, HSA_SEGMENT_GLOBAL, HsaAgent, HsaMemoryPool,
 };
@@ -233,9 +233,16 @@ fn find_agent(
     pci: PciAddress,
 ) -> Result<Option<HsaAgent>, DeviceError> {
     for &agent in agents {
-        if hsa.agent_type(agent)? == HSA_DEVICE_TYPE_GPU && PciAddress::of_agent(hsa, agent)? == pci
-        {
-            return Ok(Some(agent));
+        let here = || {
+            Ok(hsa.agent_type(agent)? == HSA_DEVICE_TYPE_GPU
+                && PciAddress::of_agent(hsa, agent)? == pci)
+        };
+        match here() {
+            Ok(true) => return Ok(Some(agent)),
+            Ok(false) => {}
+            // Software GPUs share the list of agents, and another one may have gone since.
+            Err(DeviceError::Call { code, .. }) if code == HSA_ERROR_INVALID_AGENT.0 => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(None)

@@ -127,6 +127,6 @@ impl Drop for ObserverGuard {
             return;
         };
         let mut attached = observers.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut attached.list).retain(|(id, _)| *id != self.id + 100);
+        Arc::make_mut(&mut attached.list).retain(|(id, _)| *id != self.id);
     }
 }

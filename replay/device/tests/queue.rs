@@ -2,10 +2,10 @@
 
 mod common;
 
-use refrain_device::sys::hsa::{HsaAgent, HsaQueue, HsaStatus, QueueCallback};
+use refrain_device::sys::hsa::{HsaAgent, HsaQueue, HsaSignal, HsaStatus, QueueCallback};
 use refrain_device::{Device, DeviceError, PACKET_BYTES, Queue, Signal};
 use refrain_softgpu::isa::Target;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -144,13 +144,36 @@ fn a_ring_of_64_wraps_and_completes_everything_in_order() {
     }
     signal.wait_lt(1, WAIT).unwrap();
     assert_eq!(signal.load(), 0);
-    let ids: Vec<u64> = gpu
-        .packet_log()
-        .iter()
-        .map(|packet| packet.packet_id)
-        .collect();
-    assert_eq!(ids, (0..1000).collect::<Vec<_>>());
+    let log = common::log(&gpu, 1000);
+    assert_eq!(log.len(), 1000);
+    assert!(
+        (0..).zip(&log).all(|(id, packet)| packet.packet_id == id),
+        "in order"
+    );
     queue.check().unwrap();
+}
+
+thread_local! {
+    static RUNG: RefCell<Vec<i64>> = const { RefCell::new(Vec::new()) };
+}
+
+unsafe extern "C" fn recorded_doorbell(_doorbell: HsaSignal, value: i64) {
+    RUNG.with_borrow_mut(|rung| rung.push(value));
+}
+
+#[test]
+fn a_doorbell_never_goes_back() {
+    let gpu = common::gpu(Target::Gfx1201);
+    let runtime = common::changed(&gpu, |_, hsa, _| {
+        hsa.hsa_signal_store_screlease = recorded_doorbell
+    });
+    let device = Device::open(runtime, 0).unwrap();
+    let queue = Queue::new(&device, 64).unwrap();
+    queue.reserve(8).unwrap();
+    for id in [0, 5, 2, 5, 7, 6] {
+        queue.ring(id).unwrap();
+    }
+    assert_eq!(RUNG.take(), [0, 5, 5, 5, 7, 7]);
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn a_launch_writes_what_the_kernel_says() {
         work.launch().unwrap();
         device.stream().synchronize().unwrap();
         work.check(2, 9);
-        let log = gpu.packet_log();
+        let log = common::log(&gpu, 1);
         assert_eq!(log.len(), 1, "one packet per launch, nothing else");
         assert_eq!(log[0].symbol().map(|name| &**name), Some("kv_write_f32"));
         assert_eq!(
@@ -598,7 +598,7 @@ fn sixteen_devices_do_not_disturb_each_other() {
                     work.launch().unwrap();
                 }
                 work.check(2, salt);
-                assert_eq!(gpu.packet_log().len(), 10);
+                assert_eq!(common::log(&gpu, 10).len(), 10);
                 assert_eq!(device.info().target, target.name());
             });
         }

@@ -279,7 +279,11 @@ fn target_of(plan: &Plan) -> Result<Gfx, LowerError> {
     }
 }
 
-fn kernel_images(
+/// The plan's kernels as the packet crate knows them, in plan order, without addresses.
+///
+/// # Errors
+/// [`ImageError`] for a kernel that is absent, differs from the plan, or cannot be retained.
+pub fn kernel_images(
     plan: &Plan,
     images: &KernelImages,
 ) -> Result<Vec<launch::KernelImage>, ImageError> {

@@ -141,12 +141,10 @@ impl<'a> Iterator for Packets<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.words.get(self.at..)?;
-        if rest.is_empty() {
-            return None;
-        }
+        let word = *rest.first()?;
         // Buffers hold at most 0xFFFFF dwords by field width; longer slices saturate.
         let offset = u32::try_from(self.at).unwrap_or(u32::MAX);
-        let item = one(rest, offset);
+        let item = one(word, rest, offset);
         let step = match &item {
             Ok(located) => located.words.len(),
             Err(error) => error.skip().max(1) as usize,
@@ -156,11 +154,8 @@ impl<'a> Iterator for Packets<'a> {
     }
 }
 
-/// Decodes the packet at the start of `rest`.
-fn one(rest: &[u32], offset: u32) -> Result<Located<'_>, DecodeError> {
-    let Some(&word) = rest.first() else {
-        return Err(DecodeError::Type { offset, word: 0 });
-    };
+/// Decodes the packet at the start of `rest`, whose first word is `word`.
+fn one(word: u32, rest: &[u32], offset: u32) -> Result<Located<'_>, DecodeError> {
     if word == header::TYPE2 {
         return Ok(Located {
             offset,
@@ -240,11 +235,9 @@ fn check(row: &Opcode, words: &[u32], offset: u32) -> Result<(), DecodeError> {
     if row.fields.is_empty() {
         return Ok(());
     }
+    // Words behind the described ones are data.
     let described = row.fields.iter().map(|field| field.word).max().unwrap_or(0);
-    for word in 1..=described {
-        let Some(&value) = words.get(usize::from(word)) else {
-            break;
-        };
+    for (word, value) in (1..=described).zip(words.iter().skip(1).copied()) {
         let bits = value & reserved_everywhere(row.fields, word);
         if bits != 0 {
             let word = u32::from(word);
@@ -363,8 +356,10 @@ fn memory(code: u8, words: &[u32]) -> Packet<'_> {
             compare: wide(c0, c1),
             interval: interval as u16,
         },
-        (opcode, [_, body @ ..]) => Packet::Other { opcode, body },
-        (opcode, []) => Packet::Other { opcode, body: &[] },
+        _ => Packet::Other {
+            opcode: code,
+            body: words.get(1..).unwrap_or(&[]),
+        },
     }
 }
 

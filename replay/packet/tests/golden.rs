@@ -279,6 +279,10 @@ fn identity_changes_with_policy_and_not_with_addresses() {
     for policy in &POLICIES[1..] {
         assert_ne!(base, encode(policy).canonical_bytes(), "{}", policy.name);
     }
+    let mut shifted = launches.clone();
+    shifted[4].kernarg_offset += 0x1000;
+    let shifted = encode_ib(Gfx::Gfx1201, Policy::DEFAULT, &images, &shifted).unwrap();
+    assert_ne!(base, shifted.canonical_bytes());
     let mut renamed = images.clone();
     renamed[1].symbol.push('x');
     let renamed = encode_ib(Gfx::Gfx1201, Policy::DEFAULT, &renamed, &launches).unwrap();
@@ -508,7 +512,11 @@ fn foreign_styles_decode() {
 
 #[test]
 fn decoder_errors_name_offset_and_both_values() {
-    let cases: [(&[u32], &str); 7] = [
+    let cases: [(&[u32], &str); 8] = [
+        (
+            &[0xC003_1500, 1, 1, 1],
+            "of 5 dwords runs past the end, 4 are left",
+        ),
         (&[0x8000_0000, 0x0000_7600, 0], "dword 1"),
         (&[0x4000_7600], "type 1"),
         (&[0xC001_7601, 0x240, 0], "bits 0x01"),
@@ -549,6 +557,204 @@ fn world_of_every_target_and_policy_is_clean() {
             let ring = world.lint_ring();
             assert_eq!(ring.findings, [], "{target}");
             assert_eq!(ring.checked, 17);
+        }
+    }
+}
+
+#[test]
+fn metadata_refusals_name_their_reason() {
+    use refrain_packet::kd::KernelFacts;
+    type Edit = (&'static str, fn(&mut KernelFacts));
+    let edits: [Edit; 9] = [
+        ("kind is not normal", |f| f.normal = false),
+        ("printf", |f| f.printf = true),
+        ("dynamic stack", |f| f.dynamic_stack = true),
+        ("hidden services", |f| f.hidden_services = true),
+        ("cooperatively", |f| f.cooperative = true),
+        ("clusters", |f| f.clusters = true),
+        ("compiled for gfx1100", |f| f.target = Some(Gfx::Gfx1100)),
+        ("required [64, 1, 1]", |f| {
+            f.reqd_workgroup_size = Some([64, 1, 1])
+        }),
+        ("maximum 128", |f| f.max_flat_workgroup_size = 128),
+    ];
+    let (group, grid) = ([256, 1, 1], [1024, 1, 1]);
+    let base = KernelFacts::default();
+    assert_eq!(base.refusals(Gfx::Gfx1201, group, grid), []);
+    for (text, edit) in edits {
+        let mut facts = base;
+        edit(&mut facts);
+        let refusals = facts.refusals(Gfx::Gfx1201, group, grid);
+        assert_eq!(refusals.len(), 1, "{text}");
+        assert!(refusals[0].to_string().contains(text), "{}", refusals[0]);
+    }
+    let partial = base.refusals(Gfx::Gfx1201, group, [1000, 1, 1]);
+    assert!(partial[0].to_string().contains("not a multiple"));
+}
+
+#[test]
+fn aql_encoder_errors_are_typed() {
+    use refrain_packet::aql::encode::AqlError;
+    use refrain_packet::aql::{Barrier, Header, KernelDispatch, PacketType, Pm4Ib};
+    let header = Header::system(PacketType::KernelDispatch);
+    let good = KernelDispatch {
+        dimensions: 2,
+        workgroup_size: [64, 2, 1],
+        grid_size: [64, 2, 1],
+        kernel_object: 64,
+        ..KernelDispatch::default()
+    };
+    assert!(aql::kernel_dispatch(header, &good).is_ok());
+    let refuse = |edit: &dyn Fn(&mut KernelDispatch)| {
+        let mut packet = good;
+        edit(&mut packet);
+        aql::kernel_dispatch(header, &packet).unwrap_err()
+    };
+    assert!(matches!(
+        refuse(&|p| p.dimensions = 4),
+        AqlError::Dimensions { found: 4 }
+    ));
+    assert!(matches!(
+        refuse(&|p| p.workgroup_size = [1025, 1, 1]),
+        AqlError::GroupSize { .. }
+    ));
+    assert!(matches!(
+        refuse(&|p| p.workgroup_size[2] = 2),
+        AqlError::GroupSize { .. }
+    ));
+    assert!(matches!(
+        refuse(&|p| p.grid_size[1] = 0),
+        AqlError::GridSize { .. }
+    ));
+    assert!(matches!(
+        refuse(&|p| p.grid_size[2] = 2),
+        AqlError::GridSize { .. }
+    ));
+    for edit in [
+        |p: &mut KernelDispatch| p.kernel_object = 0,
+        |p: &mut KernelDispatch| p.kernel_object = 65,
+        |p: &mut KernelDispatch| p.kernarg_address = 8,
+        |p: &mut KernelDispatch| p.completion_signal = 8,
+    ] {
+        assert!(matches!(refuse(&edit), AqlError::Address { .. }));
+    }
+    let other = Header::system(PacketType::BarrierAnd);
+    let kind = aql::kernel_dispatch(other, &good).unwrap_err();
+    assert!(matches!(kind, AqlError::Kind { .. }), "{kind}");
+    assert!(aql::barrier(header, &Barrier::default()).is_err());
+    let signal = Barrier {
+        dep_signal: [4, 0, 0, 0, 0],
+        ..Barrier::default()
+    };
+    assert!(aql::barrier(other, &signal).is_err());
+    let vendor = Header::system(PacketType::VendorSpecific);
+    let ib = Pm4Ib {
+        address: 4096,
+        dwords: 8,
+        policy: 0,
+        completion_signal: 0,
+    };
+    assert!(aql::pm4_ib(vendor, &ib).is_ok());
+    for bad in [
+        Pm4Ib { address: 2, ..ib },
+        Pm4Ib {
+            address: 1 << 48,
+            ..ib
+        },
+        Pm4Ib { dwords: 0, ..ib },
+        Pm4Ib {
+            dwords: 0x10_0000,
+            ..ib
+        },
+        Pm4Ib { policy: 4, ..ib },
+    ] {
+        assert!(aql::pm4_ib(vendor, &bad).is_err(), "{bad:?}");
+    }
+    assert_eq!(aql::invalid().words()[0], 1);
+}
+
+#[test]
+fn writer_errors_are_typed() {
+    use refrain_packet::packet::Packet;
+    use refrain_packet::pm4::PacketError;
+    let write = |packet: &Packet<'_>| Writer::default().packet(packet).unwrap_err();
+    let sh = |vmid_shift, index, values| Packet::SetShReg {
+        offset: 0,
+        vmid_shift,
+        index,
+        values,
+    };
+    assert!(matches!(
+        write(&sh(0, 0, &[])),
+        PacketError::NoValues { .. }
+    ));
+    assert!(matches!(
+        write(&sh(32, 0, &[1])),
+        PacketError::Field { bits: 5, .. }
+    ));
+    assert!(matches!(
+        write(&sh(0, 16, &[1])),
+        PacketError::Field { bits: 4, .. }
+    ));
+    let long = vec![0; 0x4000];
+    assert!(matches!(
+        write(&sh(0, 0, &long)),
+        PacketError::TooLong { .. }
+    ));
+    assert!(matches!(
+        write(&Packet::Nop { body: &long }),
+        PacketError::TooLong { dwords: 0x4001 }
+    ));
+    let data = Packet::WriteData {
+        control: 0,
+        address: 0,
+        data: &[],
+    };
+    assert!(matches!(write(&data), PacketError::NoValues { .. }));
+    let other = Packet::Other {
+        opcode: 1,
+        body: &[],
+    };
+    assert!(matches!(write(&other), PacketError::NoValues { .. }));
+}
+
+#[test]
+fn targets_are_found_by_name_and_machine() {
+    for target in Gfx::ALL {
+        let row = target.capability();
+        assert_eq!(Gfx::from_name(target.name()), Some(target));
+        assert_eq!(
+            Gfx::from_name(&format!("amdgcn-amd-amdhsa--{target}")),
+            Some(target)
+        );
+        assert_eq!(Gfx::from_elf_mach(row.elf_mach), Some(target));
+        // The rows' cache words hold no bit that the target lacks, and cover its levels.
+        let refused = refrain_packet::launch::refused_gcr_bits(target);
+        for word in [row.head_acquire, row.agent_acquire, row.vector_acquire] {
+            assert_eq!(word.value & refused, 0, "{target} {:#x}", word.value);
+            assert_eq!(word.value & 0x200 != 0, row.gl1.value, "{target}");
+        }
+        assert!(row.facts().iter().all(|fact| !fact.3.is_empty()));
+    }
+    assert_eq!(Gfx::from_name("gfx906"), None);
+    assert_eq!(Gfx::from_elf_mach(0), None);
+}
+
+#[test]
+fn the_reader_owns_no_heap() {
+    // Copy types cannot own memory, and the source names no owning type.
+    fn copy<T: Copy>() {}
+    copy::<refrain_packet::decode::Located<'static>>();
+    copy::<refrain_packet::decode::DecodeError>();
+    copy::<refrain_packet::aql::decode::Decoded>();
+    for source in [
+        include_str!("../src/decode.rs"),
+        include_str!("../src/aql/decode.rs"),
+    ] {
+        for word in [
+            "Vec<", "vec!", "String", "Box", "format!", "collect", "to_owned", "to_vec",
+        ] {
+            assert!(!source.contains(word), "{word}");
         }
     }
 }

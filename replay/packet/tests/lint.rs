@@ -1116,7 +1116,7 @@ fn clauses() {
             insert(w, &[0xC005_3C00, 5, 0x100, 0, 1, 1, 4])
         }),
         (Rule::P10, "WAIT_REG_MEM", T, |w| {
-            insert(w, &[0xC005_3C00, 0x1B, 0x100, 0, 1, 1, 4])
+            insert(w, &[0xC005_3C00, 0x13, 0x100, 0, 1, 1, 4])
         }),
         (Rule::D01, "START", T, |w| {
             drop_register(w, reg::START_X);
@@ -1261,6 +1261,130 @@ fn clauses() {
             let at = w.nth(op::DISPATCH_DIRECT, 1);
             w.words[at + 1] += 1;
             w.lint_ib()
+        }),
+        (Rule::A02, "header store", T, |w| {
+            w.events[2] = Event::Header {
+                id: 0,
+                bits: 32,
+                release: false,
+            };
+            w.lint_ring()
+        }),
+        (Rule::A04, "ring size", T, |w| {
+            w.queue.size = 32;
+            w.lint_ring()
+        }),
+        (Rule::A04, "ring base", T, |w| {
+            w.queue.base = 0;
+            w.lint_ring()
+        }),
+        (Rule::A04, "ring base", T, |w| {
+            w.queue.base = RING + 8;
+            w.lint_ring()
+        }),
+        (Rule::A05, "unused dimension 1", T, |w| {
+            poke(w, 0, 2, 1);
+            poke(w, 0, 16, 2)
+        }),
+        (Rule::A08, "kernarg_address", T, |w| {
+            w.allocations[1].gpu_visible = false;
+            w.lint_ring()
+        }),
+        (Rule::A13, "barrier", T, |w| {
+            header(w, 1, |h| h.barrier = false);
+            header(w, 2, |h| h.barrier = false);
+            w.nodes[1].reads = vec![Region::new(DATA + BUFFER * 99, 4)];
+            w.nodes[2].reads = vec![w.nodes[0].writes[0]];
+            w.lint_ring()
+        }),
+        (Rule::A15, "IB_BASE", T, |w| {
+            poke32(w, vendor(w), 8, 0);
+            poke32(w, vendor(w), 12, 0)
+        }),
+        (Rule::A15, "IB_BASE", T, |w| {
+            poke32(w, vendor(w), 12, 0x1_0000)
+        }),
+        (Rule::A16, "indirect buffer", T, |w| {
+            w.allocations[2].executable = false;
+            w.lint_ring()
+        }),
+        (Rule::P03, "TIMESTAMP", Gfx::Gfx1030, |w| {
+            insert(w, &[0xC000_B200, 0])
+        }),
+        (Rule::P09, "COPY_DATA", T, |w| {
+            insert(w, &[0xC004_4000, 0x0509, 0, 0, 0, 0])
+        }),
+        (Rule::P09, "RELEASE_MEM", T, |w| {
+            insert(
+                w,
+                &[
+                    0xC006_4900,
+                    0x528,
+                    1 << 29,
+                    DATA as u32 + 2,
+                    (DATA >> 32) as u32,
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        }),
+        (Rule::D04, "CS_W32_EN", T, |w| {
+            w.kernels[0].descriptor.properties &= !property::WAVEFRONT_SIZE32;
+            w.lint_alone()
+        }),
+        (Rule::D04, "VGPRS", T, |w| {
+            w.kernels[0].descriptor.properties &= !property::WAVEFRONT_SIZE32;
+            w.kernels[0].facts.vgpr_count = 9;
+            w.lint_alone()
+        }),
+        (Rule::D09, "TMPRING_SIZE", T, |w| {
+            // Room for 32 lanes of 16 bytes, asked for with 64 lanes.
+            w.kernels[0].descriptor.private_segment_fixed_size = 16;
+            dword(w, op::DISPATCH_DIRECT, 0, 4, 0x0005);
+            or(w, 0, reg::PGM_RSRC2, 1);
+            insert(
+                w,
+                &[
+                    0xC001_7600,
+                    0x218,
+                    2 << 12 | 8,
+                    0xC002_7600,
+                    0x210,
+                    0x1000,
+                    0,
+                ],
+            )
+        }),
+        (Rule::D09, "TMPRING_SIZE", T, |w| {
+            or(w, 0, reg::PGM_RSRC2, 1);
+            insert(w, &[0xC001_7600, 0x218, 8, 0xC002_7600, 0x210, 0x1000, 0])
+        }),
+        (Rule::D10, "kernel_0", T, |w| {
+            w.kernels[0].descriptor.properties |= property::USES_DYNAMIC_STACK;
+            w.lint_alone()
+        }),
+        (Rule::H03, "ACQUIRE_MEM", T, |w| {
+            // Without host data the kernargs still ask for L0 and scalar invalidates.
+            w.host.writes.clear();
+            dword(w, op::ACQUIRE_MEM, 0, 7, 0x8000)
+        }),
+        (Rule::H08, "wait", T, |w| {
+            w.nodes[2].reads[0] = Region::new(DATA + BUFFER * 100, 0);
+            w.lint_alone()
+        }),
+        (Rule::D02, "PGM_RSRC3", T, |w| or(w, 1, reg::PGM_RSRC3, 1)),
+        (Rule::H01, "wait", T, |w| {
+            // Write after read.
+            w.nodes[1].reads.clear();
+            w.nodes[1].writes = vec![w.nodes[0].reads[0]];
+            drop_nth(w, op::EVENT_WRITE, 0)
+        }),
+        (Rule::H01, "wait", T, |w| {
+            // Write after write.
+            w.nodes[1].reads.clear();
+            w.nodes[1].writes = vec![w.nodes[0].writes[0]];
+            drop_nth(w, op::EVENT_WRITE, 0)
         }),
         (Rule::H08, "GCR_CNTL", T, |w| {
             dword(w, op::ACQUIRE_MEM, 2, 7, 0xC380)
@@ -1444,4 +1568,139 @@ fn cx12() -> Context<'static> {
         bug_compatible: true,
         ..Context::bare(T12)
     }
+}
+
+#[test]
+fn host_readers_are_served_by_header_or_by_a_writeback() {
+    let asks = || {
+        let mut world = World::new(T);
+        world.host.reads.push(Range::new(DATA, 4));
+        world
+    };
+    assert!(asks().lint_alone().has(Rule::H04));
+    let mut world = asks();
+    world.header = Some(Header::system(PacketType::VendorSpecific));
+    assert!(!world.lint_alone().has(Rule::H04));
+    for tail in [
+        // ACQUIRE_MEM and RELEASE_MEM with GL2_WB.
+        vec![0xC006_5800, 0, u32::MAX, 0x00FF_FFFF, 0, 0, 0xA, 0x8000],
+        vec![0xC006_4900, 0x528 | 1 << 21, 0, 0, 0, 0, 0, 0],
+    ] {
+        let mut world = asks();
+        let waits = world.launches.len() - 1;
+        let at = world.nth(op::EVENT_WRITE, waits) + 2;
+        world.insert(at, &tail);
+        assert!(!world.lint_alone().has(Rule::H04));
+    }
+}
+
+#[test]
+fn a_wait_may_rely_on_an_earlier_packet() {
+    let address = [DATA as u32, (DATA >> 32) as u32];
+    let write = [0xC003_3700, 5 << 8 | 1 << 20, address[0], address[1], 1];
+    let wait = [0xC005_3C00, 0x15, address[0], address[1], 1, u32::MAX, 4];
+    let mut world = World::new(T);
+    let report = insert(&mut world, &[&write[..], &wait[..]].concat());
+    assert!(!report.has(Rule::P10), "{:#?}", report.findings);
+    let mut world = World::new(T);
+    let report = insert(&mut world, &[&wait[..], &write[..]].concat());
+    assert!(report.has(Rule::P10) && report.count(Severity::Error) == 1);
+}
+
+#[test]
+fn linter_survives_missing_parts_of_a_context() {
+    // Every part alone, and everything but one part: no panic, and coverage adds up.
+    let world = World::new(T12);
+    let full = world.context();
+    let bare = Context::bare(T12);
+    let contexts = [
+        Context {
+            allocations: full.allocations,
+            ..bare
+        },
+        Context {
+            kernels: full.kernels,
+            ..bare
+        },
+        Context {
+            nodes: full.nodes,
+            ..bare
+        },
+        Context {
+            events: full.events,
+            ..bare
+        },
+        Context {
+            queue: full.queue,
+            ..bare
+        },
+        Context {
+            signals: full.signals,
+            ..bare
+        },
+        Context {
+            allocations: None,
+            ..full
+        },
+        Context {
+            kernels: None,
+            ..full
+        },
+        Context {
+            nodes: None,
+            ..full
+        },
+        Context {
+            queue: None,
+            ..full
+        },
+        Context {
+            signals: None,
+            ..full
+        },
+        Context { host: None, ..full },
+    ];
+    for cx in contexts {
+        let ib = lint_ib(&world.words, &cx);
+        assert_eq!(ib.checked + ib.not_checked.len(), 33);
+        assert!(!ib.rejects(&[]), "{:#?}", ib.findings);
+        let ring = lint_ring(&world.ring, &cx);
+        assert_eq!(ring.checked + ring.not_checked.len(), 17);
+        assert!(!ring.rejects(&[]), "{:#?}", ring.findings);
+    }
+}
+
+#[test]
+fn ranges_touch_without_overlapping() {
+    let a = Range::new(0x1000, 0x100);
+    assert!(!a.overlaps(&Range::new(0x1100, 1)) && !Range::new(0x1100, 1).overlaps(&a));
+    assert!(a.overlaps(&Range::new(0x10FF, 1)) && Range::new(0x10FF, 1).overlaps(&a));
+    assert!(!a.overlaps(&Range::new(0x1080, 0)) && !Range::new(0x1080, 0).overlaps(&a));
+    assert!(a.contains(&a) && !a.contains(&Range::new(0x1000, 0x101)));
+    assert!(Range::new(u64::MAX - 4, 100).overlaps(&Range::new(u64::MAX - 1, 1)));
+}
+
+#[test]
+fn only_caches_that_exist_are_asked_for() {
+    // gfx12 has no GL1: a vector-only acquire misses the scalar cache and nothing else.
+    let mut world = World::new(T12);
+    let report = dword(&mut world, op::ACQUIRE_MEM, 2, 7, 0x100);
+    let stale: Vec<&str> = report
+        .findings
+        .iter()
+        .filter(|row| row.rule == Rule::H02)
+        .map(|row| row.subject.as_str())
+        .collect();
+    assert_eq!(stale, ["GLK_INV"]);
+}
+
+#[test]
+fn a_barrier_packet_between_orders_what_lies_before() {
+    // Packet 2 has no barrier bit, but packet 1 had it: node 0 is done.
+    let mut world = World::new(T);
+    header(&mut world, 2, |h| h.barrier = false);
+    world.nodes[2].reads = vec![world.nodes[0].writes[0]];
+    assert!(!world.lint_ring().has(Rule::A13));
+    world.nodes[2].reads = vec![world.nodes[1].writes[0]];
+    assert!(world.lint_ring().has(Rule::A13));
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
+use refrain_packet::target::Gfx;
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
 
@@ -29,6 +30,10 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Record a plan at three positions, reconcile it, and keep the tape.
     Record(RecordArgs),
+    /// Print every packet of a plan's retained form, or of raw words, with names.
+    Dump(PacketArgs),
+    /// Judge the packets of a plan's retained form, or raw words, by the packet rules.
+    Lint(PacketArgs),
     /// Print the page of a refusal code.
     Explain(ExplainArgs),
 }
@@ -219,6 +224,53 @@ pub struct RecordArgs {
     /// Device choices.
     #[command(flatten)]
     pub device: DeviceArgs,
+}
+
+/// What raw words are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SurfaceArg {
+    /// A PM4 indirect buffer: dwords.
+    Ib,
+    /// AQL packets of 64 bytes in ring order.
+    Ring,
+}
+
+/// Arguments of `dump` and `lint`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain dump --plan /tmp/austen.plan --transport pm4 | head
+  refrain dump --plan /tmp/austen.plan --transport pm4 --raw /tmp/austen.ib
+  refrain lint /tmp/austen.ib --target gfx1201 --format json")]
+pub struct PacketArgs {
+    /// Raw little-endian words; leave out with --plan.
+    #[arg(required_unless_present = "plan", conflicts_with = "plan")]
+    pub file: Option<PathBuf>,
+    /// Plan file whose retained form is meant.
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<PathBuf>,
+    /// Transport of the plan's retained form.
+    #[arg(long, value_enum, default_value = "pm4")]
+    pub transport: TransportArg,
+    /// What the raw words are.
+    #[arg(long = "as", value_enum, default_value = "ib", conflicts_with = "plan")]
+    pub surface: SurfaceArg,
+    /// Target of raw words, e.g. gfx1030, gfx1100, gfx1151, gfx1200, gfx1201.
+    #[arg(long, default_value = "gfx1201", conflicts_with = "plan", value_parser = parse_gfx)]
+    pub target: Gfx,
+    /// Write the plan's words, with 0 where an address goes, to a file.
+    #[arg(long, value_name = "FILE", requires = "plan")]
+    pub raw: Option<PathBuf>,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+fn parse_gfx(text: &str) -> Result<Gfx, String> {
+    Gfx::from_name(text).ok_or_else(|| {
+        let known = Gfx::ALL.map(|gfx| gfx.name()).join(", ");
+        format!("no target {text:?}: known are {known}")
+    })
 }
 
 /// Arguments of `explain`.

@@ -1,6 +1,8 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
-use refrain_planner::{LoadError, PlanError, gguf::GgufError, machine::MachineError};
+use refrain_planner::{
+    LoadError, PlanError, durable::WriteError, gguf::GgufError, machine::MachineError,
+};
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
 use refrain_replay::{OpenError, Poisoned, Refusal, SessionError, StageError};
@@ -59,6 +61,14 @@ pub enum CliError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A file longer than anything it could be.
+    #[error("{path} is longer than {limit} bytes, the most that is read; check the file")]
+    TooLong {
+        /// As given.
+        path: String,
+        /// Bytes.
+        limit: u64,
+    },
     /// A prompt that cannot be used.
     #[error("{0}")]
     Prompt(String),
@@ -81,6 +91,9 @@ pub enum CliError {
         /// The flag.
         flag: &'static str,
     },
+    /// Words that are no whole packets, or that the linter rejects.
+    #[error("{0}")]
+    Packets(String),
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
     Differs(String),
@@ -133,6 +146,9 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if cause.is::<LoadError>() || cause.is::<ContainerError>() || cause.is::<TokenizerError>() {
         return Some(Exit::Data);
     }
+    if cause.is::<WriteError>() {
+        return Some(Exit::Io);
+    }
     cause.downcast_ref::<SourceError>().map(of_source)
 }
 
@@ -140,7 +156,7 @@ fn of_cli(error: &CliError) -> Exit {
     match error {
         CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
         CliError::Io { .. } => Exit::Io,
-        CliError::Prompt(_) => Exit::Data,
+        CliError::Prompt(_) | CliError::Packets(_) | CliError::TooLong { .. } => Exit::Data,
         CliError::Usage(_) | CliError::PlanFixes { .. } => Exit::Usage,
         CliError::Differs(_) => Exit::Differs,
     }

@@ -60,18 +60,31 @@ pub fn open_model(path: &Path) -> anyhow::Result<GgufFile> {
     GgufFile::open(path).with_context(|| path.display().to_string())
 }
 
+/// A whole file, if it is not longer than `limit` bytes.
+///
+/// # Errors
+/// [`CliError`] for a file that is absent, unreadable or too long.
+pub fn read_up_to(path: &Path, limit: u64) -> Result<Vec<u8>, CliError> {
+    require_file(path)?;
+    let shown = path.display().to_string();
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
+    read.map_err(|source| CliError::Io {
+        path: shown.clone(),
+        source,
+    })?;
+    if bytes.len() as u64 > limit {
+        return Err(CliError::TooLong { path: shown, limit });
+    }
+    Ok(bytes)
+}
+
 /// Reads and checks a plan file.
 ///
 /// # Errors
 /// A missing file, or the container's error.
 pub fn open_plan(path: &Path) -> anyhow::Result<CheckedPlan> {
-    require_file(path)?;
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(PLAN_BYTES_MAX).read_to_end(&mut bytes));
-    read.map_err(|source| CliError::Io {
-        path: path.display().to_string(),
-        source,
-    })?;
+    let bytes = read_up_to(path, PLAN_BYTES_MAX)?;
     CheckedPlan::from_bytes(&bytes).with_context(|| path.display().to_string())
 }
 

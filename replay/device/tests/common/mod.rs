@@ -3,6 +3,7 @@
 
 use refrain_device::sys::{HipTable, HsaTable};
 use refrain_device::{Device, Origin, Runtime};
+use refrain_softgpu::gpu::LoggedPacket;
 use refrain_softgpu::{SoftConfig, SoftGpu, isa::Target};
 use std::sync::Arc;
 
@@ -30,6 +31,19 @@ pub fn device(target: Target) -> (Arc<SoftGpu>, Arc<Device>) {
     let gpu = gpu(target);
     let device = Device::open(refrain_softgpu::runtime(Arc::clone(&gpu)), 0).expect("opens");
     (gpu, device)
+}
+
+/// The packet log once it has `count` packets. An entry is handed over by the packet processor's
+/// thread when it turns to the next packet, which may be after the completion signal.
+pub fn log(gpu: &SoftGpu, count: usize) -> Vec<LoggedPacket> {
+    let start = std::time::Instant::now();
+    loop {
+        let log = gpu.packet_log();
+        if log.len() >= count || start.elapsed().as_secs() > 5 {
+            return log;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// A runtime of the software GPU whose tables and origin were changed by `change`.

@@ -174,15 +174,6 @@ fn program(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
         );
         return;
     };
-    if entry % 256 != 0 {
-        sink.add(
-            Rule::D02,
-            one.place,
-            "PGM",
-            format!("{entry:#x}"),
-            "256-byte aligned",
-        );
-    }
     resource_words(one, kernel, sink);
 }
 

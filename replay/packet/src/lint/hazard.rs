@@ -194,9 +194,9 @@ fn order(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                         sink.add(Rule::H01, place, "wait", found, "CS_PARTIAL_FLUSH between");
                     }
                 }
-                stale(nodes, *index, waited, covered, gl1, place, sink);
+                stale(nodes, node, waited, covered, gl1, place, sink);
                 if gfx12 {
-                    reused(nodes, *index, waited, covered, place, sink);
+                    reused(nodes, node, waited, covered, place, sink);
                 }
             }
             Step::WriteBack | Step::Other => {}
@@ -206,7 +206,7 @@ fn order(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
 
 fn stale(
     nodes: &[Node],
-    index: usize,
+    node: &Node,
     waited: usize,
     covered: Covered,
     gl1: bool,
@@ -219,10 +219,7 @@ fn stale(
         covered.vector
     };
     let oldest = vector.min(covered.scalar).min(waited);
-    for producer in oldest..waited {
-        let (Some(before), Some(node)) = (nodes.get(producer), nodes.get(index)) else {
-            return;
-        };
+    for (producer, before) in nodes.iter().enumerate().take(waited).skip(oldest) {
         for region in &node.reads {
             if !before
                 .writes
@@ -250,16 +247,14 @@ fn stale(
 
 fn reused(
     nodes: &[Node],
-    index: usize,
+    node: &Node,
     waited: usize,
     covered: Covered,
     place: Place,
     sink: &mut Sink<'_, '_>,
 ) {
-    for reader in covered.vector.min(waited)..waited {
-        let (Some(before), Some(node)) = (nodes.get(reader), nodes.get(index)) else {
-            return;
-        };
+    let first = covered.vector.min(waited);
+    for (reader, before) in nodes.iter().enumerate().take(waited).skip(first) {
         if let Some((_, region)) = overlap(&before.reads, &node.writes) {
             let found = format!(
                 "{} bytes at {:#x} read by dispatch {reader}",

@@ -14,7 +14,7 @@ pub(super) fn check(walk: &Walk, sink: &mut Sink<'_, '_>) {
         let place = Place::Dispatch { index, dword };
         live(cx, node, place, sink);
         if !node.declared_self_modifying {
-            modifies(cx, nodes, index, place, sink);
+            modifies(cx, nodes, node, place, sink);
         }
     }
     in_flight(cx, nodes, sink);
@@ -53,8 +53,7 @@ fn live(cx: &Context<'_>, node: &Node, place: Place, sink: &mut Sink<'_, '_>) {
     }
 }
 
-fn modifies(cx: &Context<'_>, nodes: &[Node], index: usize, place: Place, sink: &mut Sink<'_, '_>) {
-    let Some(node) = nodes.get(index) else { return };
+fn modifies(cx: &Context<'_>, nodes: &[Node], node: &Node, place: Place, sink: &mut Sink<'_, '_>) {
     for region in &node.writes {
         let range = &region.range;
         let mut hit = |what: String| {

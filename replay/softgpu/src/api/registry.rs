@@ -129,31 +129,26 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let registry = registry();
-        let gpu = &self.entry.gpu;
-        registry.devices.remove(&self.entry.ordinal);
+        let ordinal = self.entry.ordinal;
+        registry.devices.remove(&ordinal);
         // What the user of the raw tables did not destroy goes with the device.
-        registry
-            .streams
-            .retain(|stream| !Arc::ptr_eq(stream.gpu(), gpu));
+        registry.streams.retain(|stream| stream.ordinal != ordinal);
         registry
             .functions
-            .retain(|function| !Arc::ptr_eq(&function.entry.gpu, gpu));
+            .retain(|function| function.entry.ordinal != ordinal);
         registry
             .modules
-            .retain(|module| !Arc::ptr_eq(&module.entry.gpu, gpu));
+            .retain(|module| module.entry.ordinal != ordinal);
         registry
             .queues
-            .retain(|queue| !Arc::ptr_eq(&queue.entry.gpu, gpu));
-        registry
-            .signals
-            .retain(|signal| !Arc::ptr_eq(&signal.gpu, gpu));
-        let ordinal = self.entry.ordinal;
+            .retain(|queue| queue.entry.ordinal != ordinal);
+        registry.signals.retain(|signal| signal.ordinal != ordinal);
         registry
             .executables
             .retain(|executable| !executable.is_on(ordinal));
         registry
             .symbols
-            .retain(|symbol| !Arc::ptr_eq(&symbol.entry.gpu, gpu));
+            .retain(|symbol| symbol.entry.ordinal != ordinal);
         self.entry
             .null_stream
             .lock()

@@ -109,10 +109,6 @@ impl StreamEntry {
         })
     }
 
-    pub(super) fn gpu(&self) -> &Arc<SoftGpu> {
-        &self.gpu
-    }
-
     /// The stream's error, if its queue has stopped.
     pub(super) fn check(&self) -> Result<(), StreamError> {
         match self.fault.code.load(Ordering::Acquire) {

@@ -2,7 +2,7 @@
 //! field by field (HSA Platform System Architecture 1.2, "AQL"; ROCr's PM4-IB packet). When a packet may
 //! run is decided in `processor`.
 
-use super::batch::Shape;
+use super::batch::{Shape, over_budget};
 use super::fault::PacketError;
 use crate::gpu::Shared;
 use crate::memory::Access;
@@ -238,7 +238,13 @@ fn geometry(
             target: target.name(),
         });
     }
-    Ok((groups, size))
+    match over_budget(shared, groups) {
+        Some(groups) => Err(PacketError::Budget {
+            groups,
+            limit: shared.config.group_budget,
+        }),
+        None => Ok((groups, size)),
+    }
 }
 
 fn kernarg(packet: &Packet<'_>, shared: &Shared, kernel: &Kernel) -> Result<u64, PacketError> {

@@ -33,6 +33,14 @@ pub(crate) struct Shape {
     pub user_sgprs: [u32; 16],
 }
 
+/// Work-groups of a launch if they exceed the budget.
+pub(crate) fn over_budget(shared: &Shared, groups: [u32; 3]) -> Option<u64> {
+    let count = groups
+        .iter()
+        .fold(1_u64, |count, n| count.saturating_mul(u64::from(*n)));
+    (count > shared.config.group_budget).then_some(count)
+}
+
 /// Launches in flight. All vectors keep their capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {

@@ -199,6 +199,16 @@ pub enum PacketError {
         /// Target name.
         target: &'static str,
     },
+    /// More work-groups than a launch may have here.
+    #[error(
+        "{groups} work-groups are more than the {limit} that one launch may have; raise SoftConfig::group_budget if this is meant"
+    )]
+    Budget {
+        /// Groups of the launch.
+        groups: u64,
+        /// The budget.
+        limit: u64,
+    },
     /// Scratch asked for.
     #[error("private_segment_size is {bytes} bytes; this queue has no scratch memory, pass 0")]
     Scratch {
@@ -307,7 +317,9 @@ impl PacketError {
     /// Queue error bits.
     pub fn code(&self) -> u32 {
         match self {
-            Self::Setup { .. } | Self::Grid { .. } | Self::Groups { .. } => code::DIMENSIONS,
+            Self::Setup { .. } | Self::Grid { .. } | Self::Groups { .. } | Self::Budget { .. } => {
+                code::DIMENSIONS
+            }
             Self::GroupSize { .. } | Self::RequiredGroupSize { .. } => code::GROUP_TOO_LARGE,
             Self::Scratch { .. } => code::SCRATCH,
             Self::Lds { .. } => code::GROUP_MEMORY,
@@ -499,6 +511,16 @@ pub enum Pm4Reason {
         /// What is wrong with them.
         what: &'static str,
     },
+    /// More work-groups than a launch may have here.
+    #[error(
+        "{groups} work-groups are more than the {limit} that one launch may have; raise SoftConfig::group_budget if this is meant"
+    )]
+    Budget {
+        /// Groups of the launch.
+        groups: u64,
+        /// The budget.
+        limit: u64,
+    },
     /// START not zero.
     #[error("{name} is {value}; a first work-group other than (0, 0, 0) is not executed")]
     Start {
@@ -601,7 +623,9 @@ impl Pm4Error {
             Pm4Reason::Program { .. } | Pm4Reason::Refused { .. } | Pm4Reason::Resource { .. } => {
                 code::CODE_OBJECT
             }
-            Pm4Reason::Dimensions { .. } | Pm4Reason::Start { .. } => code::DIMENSIONS,
+            Pm4Reason::Dimensions { .. } | Pm4Reason::Budget { .. } | Pm4Reason::Start { .. } => {
+                code::DIMENSIONS
+            }
             Pm4Reason::GroupSize { .. } | Pm4Reason::RequiredGroupSize { .. } => {
                 code::GROUP_TOO_LARGE
             }

@@ -2,7 +2,7 @@
 //! every register that it relies on, and waits where the buffer says so. Packets are read by
 //! `refrain_packet::decode`; which launches overlap is `batch`'s business.
 
-use super::batch::{Batch, Origin, Shape};
+use super::batch::{Batch, Origin, Shape, over_budget};
 use super::fault::{Cause, Pm4Error, Pm4Reason, QueueFault};
 use super::registers::Registers;
 use crate::gpu::{Shared, count};
@@ -355,7 +355,13 @@ impl Run<'_> {
         if groups[1] > limit || groups[2] > limit {
             return Err(wrong("y and z are limited to 65535 groups on this target"));
         }
-        Ok(groups)
+        match over_budget(self.shared, groups) {
+            Some(groups) => Err(Pm4Reason::Budget {
+                groups,
+                limit: self.shared.config.group_budget,
+            }),
+            None => Ok(groups),
+        }
     }
 
     fn kernarg(&self, kernel: &Kernel, user_sgprs: &[u32; 16]) -> Result<u64, Pm4Reason> {

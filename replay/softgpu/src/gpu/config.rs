@@ -15,6 +15,8 @@ pub struct SoftConfig {
     pub threads: usize,
     /// Instructions that one wave may execute before it counts as hung.
     pub wave_budget: u64,
+    /// Work-groups that one launch may have; more is refused, since it would look like a hang.
+    pub group_budget: u64,
     /// Whether every packet is kept for [`super::SoftGpu::take_packet_log`].
     pub keep_packet_log: bool,
     /// Most bytes that the packet log holds; the oldest packets are dropped (and counted) past it.
@@ -30,6 +32,7 @@ impl SoftConfig {
             seed: 0,
             threads,
             wave_budget: 2_000_000_000,
+            group_budget: 1 << 24,
             keep_packet_log: false,
             packet_log_bytes: 64 << 20,
         }

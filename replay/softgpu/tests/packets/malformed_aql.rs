@@ -145,6 +145,12 @@ const ROWS: &[(&str, Change, &str, u32)] = &[
         2,
     ),
     (
+        "a grid like a hang",
+        |_, b| with(&b.dispatch, 12, &[0, 0, 0, 0xf0]),
+        "125829120 work-groups are more than",
+        2,
+    ),
+    (
         "scratch",
         |_, b| with(&b.dispatch, 24, &[16]),
         "private_segment_size is 16",

@@ -316,6 +316,14 @@ const ROWS: &[(&str, Build, &str, u32)] = &[
         2,
     ),
     (
+        "a grid like a hang",
+        |r, ib, k| {
+            add_one(r, ib, k).launch(1 << 30);
+        },
+        "1073741824 work-groups are more than",
+        2,
+    ),
+    (
         "threads that fill no group",
         |r, ib, k| {
             add_one(r, ib, k).packet(0x15, &[33, 1, 1, 0x8025]);

@@ -26,6 +26,7 @@ fn rig() -> Rig {
     Rig::with(SoftConfig {
         threads: 1,
         wave_budget: 100_000,
+        group_budget: 256,
         ..SoftConfig::new(Target::Gfx1201)
     })
 }

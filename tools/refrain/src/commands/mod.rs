@@ -2,6 +2,7 @@
 
 mod explain;
 mod inspect;
+mod packets;
 mod plan;
 mod record;
 pub mod run;
@@ -23,6 +24,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Plan(args) => plan::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Record(args) => record::run(args),
+        Command::Dump(args) => packets::dump(args),
+        Command::Lint(args) => packets::lint(args),
         Command::Explain(args) => explain::run(args),
     }
 }

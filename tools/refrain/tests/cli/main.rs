@@ -4,4 +4,5 @@
 mod bad_input;
 mod devices;
 mod main_job;
+mod packets;
 mod support;

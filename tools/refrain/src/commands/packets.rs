@@ -1,0 +1,153 @@
+//! `refrain dump` and `refrain lint`: packets of a plan's retained form, or raw words from anywhere.
+//!
+//! A dump names everything it knows and marks what it does not; it refuses only bytes that are no
+//! whole words. A lint says which rules it could not judge, and exits with 65 when one rejects.
+
+use crate::cli::{Format, PacketArgs, SurfaceArg};
+use crate::exit::CliError;
+use crate::{input, output};
+use refrain_lower::{KernelImages, Lowered, Policy, Transport, kernel_images, lower};
+use refrain_packet::dump::{Dump, DumpContext, dump_ib, dump_packets};
+use refrain_packet::lint::{Context, Report, Severity, lint_ib, lint_ring};
+use refrain_planner::container::CheckedPlan;
+use refrain_planner::durable;
+use refrain_recorder::EmbeddedObjects;
+use refrain_replay::lifecycle;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Largest file of raw words: an indirect buffer has at most 4 MiB, a ring at most 8 MiB.
+const RAW_BYTES_MAX: u64 = 8 << 20;
+
+pub(super) fn dump(args: &PacketArgs) -> anyhow::Result<()> {
+    let dump = match (&args.plan, &args.file) {
+        (Some(plan), _) => {
+            let (_, _, lowered) = lowered(args, plan)?;
+            let encoded = lowered.encoded();
+            let context = DumpContext {
+                relocations: &encoded.relocations,
+                symbols: &encoded.symbols,
+                ..DumpContext::bare(encoded.target)
+            };
+            of_words(lowered.transport(), &encoded.words, &context)
+        }
+        (None, Some(file)) => {
+            let (transport, words) = raw(args, file)?;
+            of_words(transport, &words, &DumpContext::bare(args.target))
+        }
+        (None, None) => return Err(CliError::Usage("give a file or --plan".to_owned()).into()),
+    };
+    Ok(output::result(&match args.format {
+        Format::Text => dump.to_string(),
+        Format::Json => dump.to_json() + "\n",
+    })?)
+}
+
+pub(super) fn lint(args: &PacketArgs) -> anyhow::Result<()> {
+    let report = match (&args.plan, &args.file) {
+        (Some(plan), _) => {
+            let (plan, images, lowered) = lowered(args, plan)?;
+            let kernels = kernel_images(&plan, &images)?;
+            refrain_lower::lint(&plan, &kernels, &lowered)?
+        }
+        (None, Some(file)) => {
+            let (transport, words) = raw(args, file)?;
+            let context = Context::bare(args.target);
+            match transport {
+                Transport::Pm4 => lint_ib(&words, &context),
+                Transport::Aql => lint_ring(&packets(&words), &context),
+            }
+        }
+        (None, None) => return Err(CliError::Usage("give a file or --plan".to_owned()).into()),
+    };
+    output::result(&match args.format {
+        Format::Text => in_words(&report)?,
+        Format::Json => report.to_json(&[]) + "\n",
+    })?;
+    if report.rejects(&[]) {
+        let count = report.count(Severity::Error) + report.count(Severity::Hazard);
+        return Err(CliError::Packets(format!("{count} findings reject these packets")).into());
+    }
+    Ok(())
+}
+
+fn in_words(report: &Report) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    for finding in &report.findings {
+        writeln!(text, "{finding}")?;
+    }
+    writeln!(
+        text,
+        "{} rules judged ({} of them without some clauses), {} not judged; {} errors, {} hazards, {} warnings",
+        report.checked,
+        report.partly_checked.len(),
+        report.not_checked.len(),
+        report.count(Severity::Error),
+        report.count(Severity::Hazard),
+        report.count(Severity::Warning)
+    )?;
+    for (rule, part) in &report.not_checked {
+        writeln!(
+            text,
+            "not judged: {} ({} unknown)",
+            rule.row().id,
+            part.name()
+        )?;
+    }
+    Ok(text)
+}
+
+fn of_words(transport: Transport, words: &[u32], context: &DumpContext<'_>) -> Dump {
+    match transport {
+        Transport::Pm4 => dump_ib(words, context),
+        Transport::Aql => dump_packets(&packets(words), context),
+    }
+}
+
+fn packets(words: &[u32]) -> Vec<[u8; 64]> {
+    let packet = |chunk: &[u32]| {
+        let mut bytes = [0; 64];
+        for (slot, word) in bytes.chunks_exact_mut(4).zip(chunk) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    };
+    words.chunks_exact(16).map(packet).collect()
+}
+
+fn lowered(args: &PacketArgs, path: &Path) -> anyhow::Result<(CheckedPlan, KernelImages, Lowered)> {
+    let plan = input::open_plan(path)?;
+    let images = lifecycle::images(&plan, &EmbeddedObjects)?;
+    let lowered = lower(
+        &plan,
+        &images,
+        args.transport.transport(),
+        Policy::default(),
+    )?;
+    if let Some(file) = &args.raw {
+        let words = lowered.encoded().words.iter();
+        let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
+        durable::write(file, &bytes)?;
+    }
+    Ok((plan, images, lowered))
+}
+
+fn raw(args: &PacketArgs, path: &Path) -> anyhow::Result<(Transport, Vec<u32>)> {
+    let bytes = input::read_up_to(path, RAW_BYTES_MAX)?;
+    let (transport, unit) = match args.surface {
+        SurfaceArg::Ib => (Transport::Pm4, 4),
+        SurfaceArg::Ring => (Transport::Aql, 64),
+    };
+    if bytes.is_empty() || bytes.len() % unit != 0 {
+        let (shown, len) = (path.display(), bytes.len());
+        let text =
+            format!("{shown} has {len} bytes, packets come in units of {unit}: cut or wrong file");
+        return Err(CliError::Packets(text).into());
+    }
+    let words = bytes
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|word| u32::from_le_bytes(*word));
+    Ok((transport, words.collect()))
+}
