@@ -274,7 +274,8 @@ impl Instance {
         AddressMap::new(rows)
     }
 
-    /// Starts a text: prompt and words as given, KV rows and ring entries zero. The device must
+    /// Starts a text: prompt and words as given, ring entries zero, KV rows as they are (no row is
+    /// read before the text wrote it). The device must
     /// be idle. `generate` bounds the generated tokens.
     ///
     /// # Errors
@@ -294,6 +295,7 @@ impl Instance {
     pub fn reset_at(&mut self, position: u32) -> Result<(), InstanceError> {
         let mut words = self.start_words(&[0], u32::MAX);
         words.set(Word::Pos, position);
+        self.fill(BufferKind::Kv, 0)?;
         self.start(&[0], &words)
     }
 
@@ -337,7 +339,6 @@ impl Instance {
     }
 
     fn start(&self, prompt: &[u32], words: &WordValues) -> Result<(), InstanceError> {
-        self.fill(BufferKind::Kv, 0)?;
         let prompt_bytes = self.buffer(self.prompt)?.len();
         let mut ids = vec![0; prompt_bytes as usize];
         for (slot, token) in ids.chunks_exact_mut(4).zip(prompt) {

@@ -160,7 +160,7 @@ impl StageError {
     }
 }
 
-fn instance_code(error: &InstanceError) -> Option<Code> {
+pub(crate) fn instance_code(error: &InstanceError) -> Option<Code> {
     match error {
         InstanceError::Target { .. } => Some(Code::TargetMismatch),
         InstanceError::Memory { .. } => Some(Code::MemoryShort),

@@ -5,7 +5,7 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
-use crate::lifecycle::{Checked, Poisoned, Ready};
+use crate::lifecycle::{Checked, Poisoned, Ready, instance_code};
 use crate::open::OpenedDevice;
 use crate::refusal::{Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
@@ -20,7 +20,8 @@ use refrain_recorder::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Byte that scratch is filled with before runs that are compared.
+/// Byte that scratch and KV are filled with before runs that are compared: what the first run wrote
+/// must not be there for the second to find.
 const SCRUB: u8 = 0xA5;
 
 /// Whether tokens are replayed.
@@ -90,6 +91,7 @@ impl SessionError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
+            Self::Instance(error) => instance_code(error).map(|code| Refusal::new(code, error)),
             _ => None,
         }
     }
@@ -449,6 +451,11 @@ impl Session {
         })
     }
 
+    fn scrub(&self) -> Result<(), InstanceError> {
+        self.instance.fill(BufferKind::Scratch, SCRUB)?;
+        self.instance.fill(BufferKind::Kv, SCRUB)
+    }
+
     /// Runs a text eagerly and retained from the same state and compares tokens and every buffer.
     ///
     /// # Errors
@@ -460,10 +467,10 @@ impl Session {
         on_token: &mut dyn FnMut(u32),
     ) -> Result<Verification, SessionError> {
         self.idle()?;
-        self.instance.fill(BufferKind::Scratch, SCRUB)?;
+        self.scrub()?;
         let eager = self.run_beside(prompt, generate)?;
         let expected = self.snapshot()?;
-        self.instance.fill(BufferKind::Scratch, SCRUB)?;
+        self.scrub()?;
         let generation = self.run(Route::Retained, prompt, generate, on_token)?;
         let difference = first_difference(&expected, &self.snapshot()?);
         let same_tokens = eager == generation;

@@ -9,6 +9,7 @@ mod common;
 
 use common::{PROMPT, device, plan, session, source};
 use refrain_kernels::{StopReason, Target};
+use refrain_planner::plan::BufferKind;
 use refrain_recorder::{BufferState, EmbeddedObjects, FileSource, InstanceError, first_difference};
 use refrain_replay::{
     Code, Retain, Route, Session, SessionError, SessionOptions, StageError, Transport,
@@ -28,6 +29,9 @@ fn hashes(states: &[BufferState]) -> Vec<(String, u64)> {
 
 /// Buffer hashes after each of `count` token steps.
 fn trace(session: &mut Session, route: Route, count: u32) -> Vec<Vec<(String, u64)>> {
+    for kind in [BufferKind::Scratch, BufferKind::Kv] {
+        session.instance().fill(kind, 0x5A).unwrap();
+    }
     session.start(&PROMPT, u32::MAX).unwrap();
     (0..count)
         .map(|_| {

@@ -140,7 +140,7 @@ impl Default for KernelFacts {
 
 /// Why a kernel is not dispatched by hand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "each variant's message says what it means")]
+#[expect(missing_docs, reason = "each variant's message says what it means")]
 pub enum Refusal {
     #[error("uses a dynamic stack; compile without recursion and indirect calls")]
     DynamicStack,

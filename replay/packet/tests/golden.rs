@@ -758,3 +758,23 @@ fn the_reader_owns_no_heap() {
         }
     }
 }
+
+#[test]
+fn vendor_packet_resolves_to_the_bound_encoding() {
+    use refrain_packet::aql::{Header, PacketType, Pm4Ib, encode_vendor};
+    let free = encode_vendor(Gfx::Gfx1201, 96).unwrap();
+    let bindings = Bindings {
+        ibs: &[0x7F00_1234_5000],
+        signals: &[0x7F00_0000_0040],
+        ..Bindings::default()
+    };
+    let packet = Pm4Ib {
+        address: 0x7F00_1234_5000,
+        dwords: 96,
+        policy: 0,
+        completion_signal: 0x7F00_0000_0040,
+    };
+    let want = aql::pm4_ib(Header::system(PacketType::VendorSpecific), &packet).unwrap();
+    assert_eq!(free.resolve(&bindings).unwrap(), want.words());
+    assert!(encode_vendor(Gfx::Gfx1201, 0).is_err());
+}

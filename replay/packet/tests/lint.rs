@@ -12,7 +12,7 @@ use common::{BUFFER, CODE, DATA, IB, KERNARG, RING, SIGNAL, World, log, range};
 use refrain_packet::Gfx;
 use refrain_packet::aql::encode as aql;
 use refrain_packet::aql::{Barrier, Header, KernelDispatch, PacketType, Scope};
-use refrain_packet::kd::property;
+use refrain_packet::kd::{KernelFacts, property};
 use refrain_packet::lint::{
     Context, Event, Holds, InFlight, Place, RULES, Range, Region, Report, Rule, Severity, lint_ib,
     lint_ring,
@@ -1703,4 +1703,63 @@ fn a_barrier_packet_between_orders_what_lies_before() {
     assert!(!world.lint_ring().has(Rule::A13));
     world.nodes[2].reads = vec![world.nodes[1].writes[0]];
     assert!(world.lint_ring().has(Rule::A13));
+}
+
+#[test]
+fn facts_that_are_unknown_are_not_held_against_a_launch() {
+    // No metadata at all, no kernarg pointer, a filler, and a required shape that is kept.
+    let mut world = World::new(T);
+    for (kernel, size) in world.kernels.iter_mut().zip([[256, 1, 1], [128, 1, 1]]) {
+        kernel.facts = KernelFacts {
+            reqd_workgroup_size: Some(size),
+            ..KernelFacts::default()
+        };
+        kernel.descriptor.properties &= !property::KERNARG_SEGMENT_PTR;
+        kernel.descriptor.kernarg_size = 0;
+    }
+    for index in 0..world.launches.len() {
+        for register in [reg::USER_DATA_0, reg::USER_DATA_1] {
+            world.set_register(index, register, 0);
+        }
+        let size = if index % 2 == 0 { 256 } else { 128 };
+        world.set_register(index, reg::NUM_THREAD_X, size);
+        world.nodes[index].group_size[0] = size;
+        world.ring[index][4..6].copy_from_slice(&(size as u16).to_le_bytes());
+        world.ring[index][40..48].fill(0);
+    }
+    let report = insert(&mut world, &[0x8000_0000]);
+    assert_eq!(report.findings, []);
+    // The ring's vendor packet still names the length before the filler.
+    let report = world.lint_ring();
+    assert_eq!(report.findings, []);
+    // A log without a doorbell, a store of a signal that no packet uses, and none at all.
+    world
+        .events
+        .retain(|row| !matches!(row, Event::Doorbell { .. }));
+    for handle in [SIGNAL + 128, 0] {
+        let report = event(&mut world, Event::SignalStore { handle });
+        assert_eq!(report.findings, []);
+    }
+    event(
+        &mut world,
+        Event::Store {
+            range: Range::new(IB, 4),
+        },
+    );
+    let blind = Context {
+        allocations: None,
+        signals: None,
+        ..world.context()
+    };
+    assert_eq!(lint_ring(&world.ring, &blind).findings, []);
+}
+
+#[test]
+fn fences_may_stand_on_another_packet() {
+    // Acquired by packet 0 for packet 1, released by the last packet for all before.
+    let mut world = World::new(T);
+    header(&mut world, 1, |h| h.acquire = Scope::None);
+    world.host.writes.push(world.nodes[1].reads[0].range);
+    world.host.reads.push(world.nodes[0].writes[0].range);
+    assert!(!world.lint_ring().has(Rule::A13));
 }

@@ -1,10 +1,12 @@
-//! The software GPU: executes real gfx11 and gfx12 code objects, AQL packets and PM4 indirect buffers, behind
-//! the same HIP and HSA function tables that a ROCm installation fills.
+//! The software GPU: executes real gfx11 and gfx12 code objects, AQL packets and PM4 indirect
+//! buffers, behind the same HIP and HSA function tables that a ROCm installation fills.
 //!
-//! [`memory`] is the guest address space, [`isa`] the instruction sets, [`exec`] runs waves, [`object`] loads
-//! code objects, [`cp`] processes packets and [`gpu`] ties them into a [`gpu::SoftGpu`]. Unknown input of any
-//! kind is an error that names itself. What it is not: it has no notion of time, it does not reproduce a card's
-//! transcendental bits, and it is not firmware; what real hardware does beyond its documentation it cannot show.
+//! [`memory`] is the guest address space, [`isa`] the instruction sets, [`exec`] runs waves,
+//! [`object`] loads code objects, [`cp`] processes packets, [`gpu`] ties them into a
+//! [`gpu::SoftGpu`], and [`api`] fills the function tables. Unknown input of any kind is an error
+//! that names itself. What it is not: it has no notion of time, it does not reproduce a card's
+//! transcendental bits, and it is not firmware; what hardware does beyond its documentation it
+//! cannot show.
 
 pub mod api;
 pub mod cp;

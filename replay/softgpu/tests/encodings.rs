@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 
 const LLVM_MC: &str = "llvm-mc-19";
 const PATTERNS: u32 = 3;
+/// Bytes of `s_nop 0x5a5a`.
+const MARKER: &str = "0x5a,0x5a,0x80,0xbf";
 
 fn listing(target: Target) -> PathBuf {
     let name = format!("tests/listings/{target}.txt");
@@ -276,42 +278,39 @@ fn llvm(target: Target, corpus: &[Vec<u32>]) -> Option<Vec<Option<String>>> {
         .arg("--mattr=+wavefrontsize32")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .ok()?;
+    // A marker after each case keeps the answers apart: LLVM answers words that are more than one
+    // instruction with several lines, and words that are none with no line at all.
     let lines: String = corpus
         .iter()
         .map(|words| {
             let bytes = words.iter().flat_map(|w| w.to_le_bytes());
-            bytes.map(|b| format!("0x{b:02x}")).collect::<Vec<_>>().join(",") + "\n"
+            let bytes: Vec<String> = bytes.map(|b| format!("0x{b:02x}")).collect();
+            format!("{}\n{MARKER}\n", bytes.join(","))
         })
         .collect();
     let mut input = child.stdin.take()?;
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let out = child.wait_with_output().ok()?;
     writer.join().ok()?.ok()?;
-    let rejected: std::collections::HashSet<usize> = String::from_utf8_lossy(&out.stderr)
-        .lines()
-        .filter_map(|l| l.strip_prefix("<stdin>:")?.split(':').next()?.parse().ok())
-        .collect();
     let text = String::from_utf8(out.stdout).ok()?;
-    // `text ; encoding: [0x..,0x..]`
-    let mut accepted = text.lines().filter_map(|l| l.split_once("; encoding: ["));
-    let answer = (1..=corpus.len()).zip(corpus).map(|(line, words)| {
-        if rejected.contains(&line) {
-            return None;
+    let mut answers = vec![Vec::new()];
+    for (inst, encoding) in text.lines().filter_map(|l| l.split_once("; encoding: ")) {
+        if encoding == format!("[{MARKER}]") {
+            answers.push(Vec::new());
+        } else if let Some(last) = answers.last_mut() {
+            last.push((inst.trim().to_owned(), encoding.split(',').count()));
         }
-        // Words that are more than one instruction are answered with as many lines.
-        let mut texts = Vec::new();
-        let mut bytes = 0;
-        while bytes < words.len() * 4 {
-            let (text, encoding) = accepted.next()?;
-            bytes += encoding.split(',').count();
-            texts.push(text.trim().to_owned());
-        }
-        (texts.len() == 1).then(|| texts.remove(0))
-    });
-    Some(answer.collect())
+    }
+    answers.pop();
+    let whole = |(lines, words): (Vec<(String, usize)>, &Vec<u32>)| match &lines[..] {
+        [(text, bytes)] if *bytes == words.len() * 4 && !text.contains("/*") => Some(text.clone()),
+        _ => None,
+    };
+    assert_eq!(answers.len(), corpus.len());
+    Some(answers.into_iter().zip(corpus).map(whole).collect())
 }
 
 /// What the decoder under test says.

@@ -104,6 +104,22 @@ pub fn code_of(error: &anyhow::Error) -> Exit {
     error.chain().find_map(classify).unwrap_or(Exit::Failure)
 }
 
+/// The refusal behind an error, if its exit code is [`Exit::Refused`].
+pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
+    if code_of(error) != Exit::Refused {
+        return None;
+    }
+    error.chain().find_map(|cause| {
+        let session = cause
+            .downcast_ref::<SessionError>()
+            .and_then(SessionError::refusal);
+        let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
+        session
+            .or_else(poisoned)
+            .or_else(|| cause.downcast_ref::<Refusal>().cloned())
+    })
+}
+
 fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<CliError>() {
         return Some(of_cli(error));

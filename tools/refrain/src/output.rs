@@ -1,5 +1,6 @@
 //! Printing: results on stdout, everything else on stderr. The only place that writes to either.
 
+use crate::exit;
 use std::io::{self, Write};
 use tracing_subscriber::EnvFilter;
 
@@ -36,8 +37,13 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes an error with its causes to stderr, each cause once.
+/// Writes an error with its causes to stderr, each cause once; a refusal with its code.
 pub fn error(error: &anyhow::Error) {
+    if let Some(refusal) = exit::refusal_of(error) {
+        let remedy = refusal.code.row().remedy;
+        note(&format!("refrain: refused: {refusal}. {remedy}"));
+        return;
+    }
     let mut said = String::new();
     for cause in error.chain() {
         let text = cause.to_string();

@@ -207,9 +207,15 @@ pub fn barrier(header: Header, packet: &Barrier) -> Result<EncodedPacket, AqlErr
 ///
 /// # Errors
 /// Address, size or policy out of range, or a header of another type.
-pub fn pm4_ib(header_in: Header, packet: &Pm4Ib) -> Result<EncodedPacket, AqlError> {
-    kind(header_in, PacketType::VendorSpecific)?;
+pub fn pm4_ib(header: Header, packet: &Pm4Ib) -> Result<EncodedPacket, AqlError> {
     aligned("ib address", packet.address, 4, false)?;
+    pm4_ib_unbound(header, packet)
+}
+
+/// As [`pm4_ib`], with addresses that may still be null.
+pub(super) fn pm4_ib_unbound(header_in: Header, packet: &Pm4Ib) -> Result<EncodedPacket, AqlError> {
+    kind(header_in, PacketType::VendorSpecific)?;
+    aligned("ib address", packet.address, 4, true)?;
     aligned("completion_signal", packet.completion_signal, 64, true)?;
     if packet.address >> 48 != 0 {
         return Err(AqlError::Address {

@@ -7,7 +7,7 @@ pub mod decode;
 pub mod encode;
 mod segment;
 
-pub use segment::{AqlPolicy, encode_segment};
+pub use segment::{AqlPolicy, encode_segment, encode_vendor};
 
 /// Packet type, header bits 7:0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! One segment as AQL packets in the address-independent form, 16 words each.
 
-use super::encode::{barrier, kernel_dispatch_unbound};
-use super::{Barrier, EncodedPacket, Header, KernelDispatch, PacketType, Scope};
+use super::encode::{barrier, kernel_dispatch_unbound, pm4_ib_unbound};
+use super::{Barrier, EncodedPacket, Header, KernelDispatch, PacketType, Pm4Ib, Scope};
 use crate::launch::{Before, DispatchDesc, EncodeError, KernelImage};
 use crate::reloc::{AddressFree, Cause, Dwords, Relocation, RelocationKind};
 use crate::target::Gfx;
@@ -92,6 +92,37 @@ pub fn encode_segment(
             signal(&mut out);
         }
     }
+    Ok(out)
+}
+
+/// Encodes the vendor packet that runs an indirect buffer of `dwords`, with barrier bit and system
+/// scopes; buffer 0 and completion signal 0 are relocations.
+///
+/// # Errors
+/// No dwords, or more than the size field holds.
+pub fn encode_vendor(target: Gfx, dwords: u32) -> Result<AddressFree, EncodeError> {
+    let mut out = AddressFree {
+        target,
+        transport: "aql",
+        policy: "vendor-ib",
+        symbols: Vec::new(),
+        words: Vec::with_capacity(16),
+        relocations: Vec::with_capacity(4),
+        launches: Vec::new(),
+        dwords: Dwords::default(),
+    };
+    let header = Header::system(PacketType::VendorSpecific);
+    let packet = pm4_ib_unbound(
+        header,
+        &Pm4Ib {
+            dwords,
+            ..Pm4Ib::default()
+        },
+    )?;
+    push(&mut out, Cause::Dispatch, &packet);
+    relocate(&mut out, 2, RelocationKind::IbLo, 0, 0);
+    relocate(&mut out, 3, RelocationKind::IbHi, 0, 0);
+    signal(&mut out);
     Ok(out)
 }
 

@@ -299,7 +299,7 @@ pub struct Context<'a> {
 
 /// A part of [`Context`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(
+#[expect(
     missing_docs,
     reason = "each part is the field of Context with its name"
 )]

@@ -234,17 +234,13 @@ fn vocabulary(packet: &Packet<'_>, place: Place, sink: &mut Sink<'_, '_>) {
     let here = row.is_some_and(|row| row.gens.has(sink.cx.target.generation()));
     let usable = row.is_some_and(|row| row.usage != Use::Refuse);
     if !usable || !here {
-        let expected = if usable {
-            "an opcode of this generation"
-        } else {
-            "the vocabulary"
-        };
+        let found = format!("opcode {code:#04x}");
         sink.add(
             Rule::P03,
             place,
             name,
-            format!("opcode {code:#04x}"),
-            expected,
+            found,
+            "the vocabulary of this generation",
         );
     }
 }

@@ -1,6 +1,6 @@
-//! AQL packets as bytes: header, kernel dispatch, barriers and the vendor PM4-IB packet, each checked
-//! field by field (HSA Platform System Architecture 1.2, "AQL"; ROCr's PM4-IB packet). When a packet may
-//! run is decided in `processor`.
+//! AQL packets as bytes: header, kernel dispatch, barriers and the vendor PM4-IB packet, each
+//! checked field by field (HSA Platform System Architecture 1.2, "AQL"; ROCr's PM4-IB packet). When
+//! a packet may run is decided in `processor`.
 
 use super::batch::{Shape, over_budget};
 use super::fault::PacketError;

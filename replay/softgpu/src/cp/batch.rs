@@ -1,11 +1,11 @@
 //! Launches that may overlap: collected until something waits for them, then run together by
-//! `exec::run_batch`. Keeps what must happen afterwards (completion signals, packet log).
+//! `exec::run_batch`. Keeps what must happen afterwards (completion signals).
 
 use super::fault::{Cause, PacketError, QueueFault, code};
 use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch};
-use crate::gpu::{LoggedDispatch, LoggedPacket, Shared, count};
+use crate::gpu::{Shared, count};
 use crate::object::Kernel;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Launches after which a batch runs even if nothing waits for it; bounds memory, not meaning.
 const MAX_LAUNCHES: usize = 256;
@@ -17,9 +17,6 @@ pub(crate) struct Origin {
     pub packet_type: &'static str,
     /// Completion signal to decrement when the launch has finished, 0 for none.
     pub signal: u64,
-    /// Address of the kernel arguments, 0 when there are none.
-    pub kernarg_va: u64,
-    pub kernarg_size: u32,
 }
 
 /// The shape of a launch, checked.
@@ -46,39 +43,11 @@ pub(crate) fn over_budget(shared: &Shared, groups: [u32; 3]) -> Option<u64> {
 pub(crate) struct Batch {
     dispatches: Vec<Dispatch>,
     origins: Vec<Origin>,
-    /// Packets whose log entries are not complete yet, oldest first.
-    open: Vec<LoggedPacket>,
 }
 
 impl Batch {
     pub(crate) fn is_full(&self) -> bool {
         self.dispatches.len() >= MAX_LAUNCHES
-    }
-
-    /// Opens the log entry of a packet.
-    pub(crate) fn open_log(
-        &mut self,
-        shared: &Shared,
-        queue_id: u64,
-        packet_id: u64,
-        bytes: &[u8; 64],
-    ) {
-        if shared.config.keep_packet_log {
-            self.open.push(LoggedPacket {
-                queue_id,
-                packet_id,
-                bytes: *bytes,
-                dispatches: Vec::new(),
-            });
-        }
-    }
-
-    /// Hands finished log entries over; called when no launch is in flight.
-    pub(crate) fn settle_log(&mut self, shared: &Shared) {
-        if self.dispatches.is_empty() && !self.open.is_empty() {
-            let mut log = shared.log.lock().unwrap_or_else(PoisonError::into_inner);
-            self.open.drain(..).for_each(|packet| log.push(packet));
-        }
     }
 
     pub(crate) fn push(&mut self, kernel: &Kernel, shape: Shape, origin: Origin) {
@@ -116,7 +85,6 @@ impl Batch {
             threads: shared.config.threads,
             wave_budget: shared.config.wave_budget,
         };
-        self.log_dispatches(shared);
         let result = run_batch(&shared.memory, &self.dispatches, &config);
         let outcome = match result {
             Ok(stats) => {
@@ -166,43 +134,6 @@ impl Batch {
             cause: Cause::Exec(error),
         })
     }
-
-    fn log_dispatches(&mut self, shared: &Shared) {
-        for (dispatch, origin) in self.dispatches.iter().zip(&self.origins) {
-            let Some(packet) = self
-                .open
-                .iter_mut()
-                .rev()
-                .find(|packet| packet.packet_id == origin.packet)
-            else {
-                continue;
-            };
-            let mut kernarg = vec![
-                0;
-                if origin.kernarg_va == 0 {
-                    0
-                } else {
-                    origin.kernarg_size as usize
-                }
-            ];
-            if shared
-                .memory
-                .read_bytes(origin.kernarg_va, &mut kernarg)
-                .is_err()
-            {
-                // Freed since the packet was checked: the launch is about to fault on it.
-                kernarg.clear();
-            }
-            packet.dispatches.push(LoggedDispatch {
-                symbol: Arc::clone(&dispatch.name),
-                groups: dispatch.groups,
-                group_size: dispatch.group_size,
-                lds_bytes: dispatch.lds_bytes,
-                kernarg_va: origin.kernarg_va,
-                kernarg,
-            });
-        }
-    }
 }
 
 /// Decrements a completion signal by one.
@@ -235,7 +166,8 @@ fn exec_code(error: &ExecError) -> u32 {
     }
 }
 
-/// A seed of its own for every batch (SplitMix64's finaliser), so that one order is not repeated forever.
+/// A seed of its own for every batch (SplitMix64's finaliser), so that one order is not repeated
+/// forever.
 fn mix(seed: u64, queue: u64, packet: u64) -> u64 {
     let mut z = seed ^ queue.rotate_left(32) ^ packet.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

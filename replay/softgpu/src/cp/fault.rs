@@ -1,5 +1,5 @@
-//! Every way a packet can be wrong, with the field or dword at fault, what was found, what was expected
-//! and the queue error bits that HSA gives it (`amd_queue_t.queue_inactive_signal`).
+//! Every way a packet can be wrong, with the field or dword at fault, what was found, what was
+//! expected and the queue error bits that HSA gives it (`amd_queue_t.queue_inactive_signal`).
 
 use crate::exec::ExecError;
 use crate::gpu::queue_error_name;
@@ -614,7 +614,8 @@ pub enum Pm4Reason {
 }
 
 impl Pm4Error {
-    /// Queue error bits. Firmware has none for the contents of an IB; the closest of AQL's are used.
+    /// Queue error bits. Firmware has none for the contents of an IB; the closest of AQL's are
+    /// used.
     pub fn code(&self) -> u32 {
         let Self::Packet { reason, .. } = self else {
             return code::PACKET_FORMAT;

@@ -1,9 +1,10 @@
-//! Runs an indirect buffer: keeps the register file, turns DISPATCH_DIRECT into launches after checking
-//! every register that it relies on, and waits where the buffer says so. Packets are read by
-//! `refrain_packet::decode`; which launches overlap is `batch`'s business.
+//! Runs an indirect buffer: keeps the register file, turns DISPATCH_DIRECT into launches after
+//! checking every register that it relies on, and waits where the buffer says so. Packets are read
+//! by `refrain_packet::decode`; which launches overlap is `batch`'s business.
 
 use super::batch::{Batch, Origin, Shape, over_budget};
 use super::fault::{Cause, Pm4Error, Pm4Reason, QueueFault};
+use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{Shared, count};
 use crate::memory::Access;
@@ -37,6 +38,7 @@ pub(crate) struct Run<'a> {
     pub shared: &'a Shared,
     pub registers: &'a mut Registers,
     pub batch: &'a mut Batch,
+    pub record: &'a mut Record,
     pub owner: Owner,
 }
 
@@ -144,7 +146,8 @@ impl Run<'_> {
             }
             Packet::EventWrite { control } => Err(bad_event(control)),
             Packet::AcquireMem(acquire) => check_acquire(&acquire, self.registers).map(|()| {
-                // Which lines it drops matters once caches are modelled; until then memory is coherent.
+                // Which lines it drops matters once caches are modelled; until then memory is
+                // coherent.
                 count(&self.shared.tally.acquires, 1);
                 Step::Nothing
             }),
@@ -169,9 +172,9 @@ impl Run<'_> {
             packet: self.owner.packet,
             packet_type: self.owner.packet_type,
             signal: 0,
-            kernarg_va,
-            kernarg_size: kernel.kernarg_size(),
         };
+        self.record
+            .dispatch(self.shared, &kernel, &shape, kernarg_va);
         self.batch.push(&kernel, shape, origin);
         if self.batch.is_full() {
             self.batch.run(self.shared, self.owner.queue)?;
@@ -244,8 +247,8 @@ impl Run<'_> {
     }
 
     fn resources(&self, kernel: &Kernel) -> Result<[u32; 3], Pm4Reason> {
-        // What a dispatcher may change: PRIV where the workaround exists, LDS_SIZE, and the hints of
-        // RSRC3 (INST_PREF_SIZE; IMAGE_OP from gfx11 on).
+        // What a dispatcher may change: PRIV where the workaround exists, LDS_SIZE, and the hints
+        // of RSRC3 (INST_PREF_SIZE; IMAGE_OP from gfx11 on).
         let gfx11 = matches!(
             self.registers.gfx().generation(),
             Generation::Gfx11 | Generation::Gfx11_5

@@ -1,10 +1,12 @@
-//! The packet loop of one queue: which packet is next, whether it may start, what it runs and when its
-//! slot and its signal are given back (HSA Platform System Architecture 1.2, "Packet processing").
+//! The packet loop of one queue: which packet is next, whether it may start, what it runs and when
+//! its slot and its signal are given back (HSA Platform System Architecture 1.2, "Packet
+//! processing").
 
 use super::aql::{self, Header, Packet, PacketType};
 use super::batch::{Batch, Origin, complete};
 use super::fault::{Cause, PacketError, QueueFault, RingError, code};
 use super::pm4::{Owner, Run};
+use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{INVALID_SLOT, QueueState, Shared, count};
 use crate::memory::MemoryFault;
@@ -38,6 +40,7 @@ pub(crate) struct QueueProcessor {
     next: u64,
     registers: Option<Registers>,
     batch: Batch,
+    record: Record,
     ib: Vec<u32>,
 }
 
@@ -74,7 +77,8 @@ impl Context<'_> {
 }
 
 impl QueueProcessor {
-    /// Takes packets until the ring is empty or one has to wait; then lets everything in flight finish.
+    /// Takes packets until the ring is empty or one has to wait; then lets everything in flight
+    /// finish.
     pub(crate) fn serve(
         &mut self,
         shared: &Shared,
@@ -82,9 +86,9 @@ impl QueueProcessor {
     ) -> Result<Served, Box<QueueFault>> {
         let before = self.next;
         let taken = self.take_all(shared, queue);
-        // Launches before a faulty packet have started and finish; if one of them faults, it was first.
+        // Launches before a faulty packet have started and finish; if one of them faults, it was
+        // first.
         let settled = self.batch.run(shared, queue.id).and(taken);
-        self.batch.settle_log(shared);
         let progress = self.next != before;
         match settled? {
             true => Ok(Served::Waiting { progress }),
@@ -116,14 +120,18 @@ impl QueueProcessor {
                 .memory
                 .read_bytes(slot, &mut bytes)
                 .map_err(context.memory("reading a packet"))?;
-            match self.take(&context, &bytes)? {
+            let taken = self.take(&context, &bytes);
+            if taken.is_err() && !self.record.is_open() {
+                self.record.begin(shared, queue.id, self.next, &bytes);
+            }
+            self.record.finish(shared);
+            match taken? {
                 Taken::Done => {}
                 Taken::Blocked => return Ok(true),
             }
             if self.batch.is_full() {
                 self.batch.run(shared, queue.id)?;
             }
-            self.batch.settle_log(shared);
         }
         Ok(false)
     }
@@ -170,21 +178,13 @@ impl QueueProcessor {
         let Context {
             shared,
             queue,
-            id,
             word,
+            ..
         } = *context;
         let packet = Packet(bytes);
-        let checked = aql::header(word);
-        let Header { kind, barrier } = match checked {
-            Ok(header) => header,
-            Err(error) => {
-                self.batch.open_log(shared, queue.id, id, bytes);
-                return Err(context.packet(error));
-            }
-        };
+        let Header { kind, barrier } = aql::header(word).map_err(|error| context.packet(error))?;
         if barrier {
             self.batch.run(shared, queue.id)?;
-            self.batch.settle_log(shared);
         }
         let all = match kind {
             PacketType::BarrierAnd => true,
@@ -198,8 +198,8 @@ impl QueueProcessor {
     /// Counts and logs a packet that is about to be given back.
     fn accept(&mut self, context: &Context<'_>, packet: &Packet<'_>) {
         count(&context.shared.tally.packets, 1);
-        self.batch
-            .open_log(context.shared, context.queue.id, context.id, packet.0);
+        self.record
+            .begin(context.shared, context.queue.id, context.id, packet.0);
     }
 
     /// Marks the slot INVALID and lets producers reuse it.
@@ -234,9 +234,13 @@ impl QueueProcessor {
             packet: context.id,
             packet_type: aql::type_name(context.word),
             signal,
-            kernarg_va: launch.kernarg_va,
-            kernarg_size: launch.kernel.kernarg_size(),
         };
+        self.record.dispatch(
+            context.shared,
+            &launch.kernel,
+            &launch.shape,
+            launch.kernarg_va,
+        );
         self.batch.push(&launch.kernel, launch.shape, origin);
         self.retire(context)?;
         Ok(Taken::Done)
@@ -260,6 +264,7 @@ impl QueueProcessor {
         self.accept(context, packet);
         let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
         self.retire(context)?;
+        self.record.finish(shared);
         if signal != 0 {
             complete(shared, signal).map_err(|error| context.packet(error))?;
         }
@@ -284,9 +289,13 @@ impl QueueProcessor {
         read_words(context, buffer, &mut words)?;
         self.retire(context)?;
         let Self {
-            registers, batch, ..
+            registers,
+            batch,
+            record,
+            ..
         } = self;
-        // Every target of the software GPU has a row; gfx1201's is as good as any for a missing one.
+        // Every target of the software GPU has a row; gfx1201's is as good as any for a missing
+        // one.
         let registers = registers.get_or_insert_with(|| {
             Registers::new(gfx(shared.config.target).unwrap_or(Gfx::Gfx1201))
         });
@@ -299,11 +308,13 @@ impl QueueProcessor {
             shared,
             registers,
             batch,
+            record,
             owner,
         }
         .run(&words);
         self.ib = words;
         ran?;
+        self.record.finish(shared);
         if signal != 0 {
             complete(shared, signal).map_err(|error| context.packet(error))?;
         }

@@ -1,6 +1,6 @@
-//! The compute registers of one queue as the packet processor models them: a value, and which indirect
-//! buffer wrote it. State persists between buffers, as on hardware, but a dispatch may only rely on what
-//! its own buffer wrote.
+//! The compute registers of one queue as the packet processor models them: a value, and which
+//! indirect buffer wrote it. State persists between buffers, as on hardware, but a dispatch may
+//! only rely on what its own buffer wrote.
 
 use super::fault::Pm4Reason;
 use refrain_packet::Gfx;
@@ -84,7 +84,8 @@ impl Registers {
     /// Writes `values` from register `first` on.
     pub(crate) fn write(&mut self, first: u32, values: &[u32]) -> Result<(), Pm4Reason> {
         let last = first.saturating_add(values.len() as u32).saturating_sub(1);
-        // USER_DATA ends the block that an IB may write, but a named refusal says more than the window.
+        // USER_DATA ends the block that an IB may write, but a named refusal says more than the
+        // window.
         let named = last <= u32::from(COMPUTE_LAST);
         if first < u32::from(COMPUTE_FIRST) || !named {
             return Err(Pm4Reason::Window { first, last });

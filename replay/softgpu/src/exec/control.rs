@@ -63,7 +63,6 @@ controls! {
     SNop |_w, _u, _x| Flow::NEXT;
     SWait |_w, _u, _x| Flow::NEXT;
     SInv |_w, _u, _x| Flow::NEXT;
-    SVersion |_w, _u, _x| Flow::NEXT;
     GCache |_w, _u, _x| Flow::NEXT;
     DsNop |_w, _u, _x| Flow::NEXT;
     VNop |_w, _u, _x| Flow::NEXT;

@@ -484,9 +484,6 @@ lane_table! { half, Half;
     VLshlrevB16 2 |a, b, _c| b << (a & 15);
     VLshrrevB16 2 |a, b, _c| (b & 0xffff) >> (a & 15);
     VAshrrevI16 2 |a, b, _c| (i32::from(b as i16) >> (a & 15)) as u32;
-    VAndB16 2 |a, b, _c| a & b;
-    VOrB16 2 |a, b, _c| a | b;
-    VXorB16 2 |a, b, _c| a ^ b;
 }
 
 macro_rules! lane64_table {

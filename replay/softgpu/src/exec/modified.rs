@@ -107,8 +107,7 @@ fn modify(row: &mut Row, m: &Modifier, ty: Ty, k: usize, top: bool) {
     }
     let sign = match ty {
         Ty::F16 => 0x8000,
-        // Comparisons and selections of untyped operands take float modifiers too.
-        Ty::F32 | Ty::B32 => 0x8000_0000,
+        Ty::F32 => 0x8000_0000,
         Ty::F64 if top => 0x8000_0000,
         _ => return,
     };

@@ -294,7 +294,7 @@ impl Builder {
     fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>) -> bool {
         let no_op = matches!(
             inst.row.op,
-            Op::SNop | Op::SWait | Op::SInv | Op::SVersion | Op::GCache | Op::DsNop | Op::VNop
+            Op::SNop | Op::SWait | Op::SInv | Op::GCache | Op::DsNop | Op::VNop
         );
         no_op
             && !at.is_multiple_of(64)

@@ -1,5 +1,6 @@
-//! The packet log: every packet as it lay in the ring, with the kernarg bytes as they were when it ran.
-//! Bounded; the oldest packets make room and are counted. Interpreting packets is left to the reader.
+//! The packet log: every packet as it lay in the ring, with the kernarg bytes as they were when it
+//! ran. Bounded; the oldest packets make room and are counted. Interpreting packets is left to the
+//! reader.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

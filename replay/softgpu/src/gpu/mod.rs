@@ -215,8 +215,8 @@ impl SoftGpu {
         Ok(before)
     }
 
-    /// Waits until `condition` holds between the signal's value and `operand`, or `timeout` has passed;
-    /// returns the last value seen, which the caller checks.
+    /// Waits until `condition` holds between the signal's value and `operand`, or `timeout` has
+    /// passed; returns the last value seen, which the caller checks.
     pub fn wait_signal(
         &self,
         handle: u64,

@@ -1,5 +1,5 @@
-//! User-mode queues: a ring of 64-byte slots and an `amd_queue_v2_t` in guest memory. Producers reserve
-//! ids, write packets and ring the doorbell; consuming them is left to `cp`.
+//! User-mode queues: a ring of 64-byte slots and an `amd_queue_v2_t` in guest memory. Producers
+//! reserve ids, write packets and ring the doorbell; consuming them is left to `cp`.
 
 use super::config::SoftError;
 use super::signal::Signals;
@@ -17,8 +17,8 @@ pub(crate) const INVALID_SLOT: u32 = 1;
 /// Ring sizes that ROCr accepts for GPU queues, in packets.
 const RING_SIZES: std::ops::RangeInclusive<u32> = 64..=131_072;
 
-/// Called once, on the packet processor's thread, when a queue stops because of an error. No lock of
-/// the software GPU is held during the call.
+/// Called once, on the packet processor's thread, when a queue stops because of an error. No lock
+/// of the software GPU is held during the call.
 pub type ErrorSink = Arc<dyn Fn(&QueueFault) + Send + Sync>;
 
 /// The queue as the packet processor sees it.
@@ -136,7 +136,8 @@ impl QueueState {
     }
 }
 
-/// A queue of a software GPU. Dropping the handle destroys it; packets that have not started are lost.
+/// A queue of a software GPU. Dropping the handle destroys it; packets that have not started are
+/// lost.
 #[derive(Debug)]
 pub struct SoftQueue {
     state: Arc<QueueState>,
@@ -232,7 +233,8 @@ impl SoftQueue {
         self.state.poisoned.load(Ordering::Acquire)
     }
 
-    /// Stops the queue and frees its memory, once no packet of it is executing. Further calls do nothing.
+    /// Stops the queue and frees its memory, once no packet of it is executing. Further calls do
+    /// nothing.
     pub fn destroy(&self) {
         if self.state.destroyed.swap(true, Ordering::AcqRel) {
             return;

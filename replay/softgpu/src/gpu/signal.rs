@@ -1,6 +1,7 @@
-//! HSA signals as `amd_signal_t` in guest memory: the handle is the structure's address, the value lives
-//! 8 bytes into it, so that the packet processor, kernels and the host see one and the same word.
-//! Waiting spins briefly, then sleeps on a condition variable that every store and completion rings.
+//! HSA signals as `amd_signal_t` in guest memory: the handle is the structure's address, the value
+//! lives 8 bytes into it, so that the packet processor, kernels and the host see one and the same
+//! word. Waiting spins briefly, then sleeps on a condition variable that every store and completion
+//! rings.
 
 use super::config::SoftError;
 use crate::memory::{AddressSpace, Kind, Rights};
@@ -259,8 +260,8 @@ impl Signals {
     ) -> Result<i64, SoftError> {
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Pairs with the fence in `ring`: either the ringer sees this sleeper, or this load sees
-            // the value that the ringer stored.
+            // Pairs with the fence in `ring`: either the ringer sees this sleeper, or this load
+            // sees the value that the ringer stored.
             fence(Ordering::SeqCst);
             let value = self.load(handle)?;
             let left = timeout.saturating_sub(start.elapsed());

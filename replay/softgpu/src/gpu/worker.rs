@@ -1,5 +1,5 @@
-//! The packet processor's thread: serves all queues in id order, spins briefly when there is nothing to
-//! do, then parks until a doorbell or a signal wakes it.
+//! The packet processor's thread: serves all queues in id order, spins briefly when there is
+//! nothing to do, then parks until a doorbell or a signal wakes it.
 
 use super::config::SoftError;
 use super::{QueueState, Shared};

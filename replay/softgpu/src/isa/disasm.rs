@@ -91,7 +91,8 @@ fn suffix(inst: &Inst) -> &'static str {
     let dpp = inst.dpp != Dpp::None;
     match inst.format {
         _ if only_one => "",
-        Format::Vop1 | Format::Vop2 | Format::Vopc if dpp => "_dpp",
+        Format::Vopc if dpp => "",
+        Format::Vop1 | Format::Vop2 if dpp => "_dpp",
         Format::Vop1 | Format::Vop2 | Format::Vopc => "_e32",
         Format::Vop3 | Format::Vop3sd if dpp => "_e64_dpp",
         Format::Vop3p if dpp => "_dpp",
@@ -101,7 +102,11 @@ fn suffix(inst: &Inst) -> &'static str {
 }
 
 fn source(inst: &Inst, row: &Row, src: [u16; 3], k: usize) -> String {
-    name(src[k], row.shape.src[k].regs(), inst.literal)
+    let ty = row.shape.src[k];
+    // A 16-bit operand uses the low half of a literal.
+    let half = matches!(ty, Ty::F16 | Ty::B16);
+    let literal = if half { inst.literal & 0xffff } else { inst.literal };
+    name(src[k], ty.regs(), literal)
 }
 
 fn scalar(text: &mut String, inst: &Inst) {
@@ -153,7 +158,10 @@ fn sopp(text: &mut String, inst: &Inst) {
             | Op::SEndpgm,
             _,
         )
-        | (_, "s_nop" | "s_sleep" | "s_setprio") => {
+        | (_, "s_sleep" | "s_setprio") => {
+            add!(text, " {imm}");
+        }
+        (Op::SDenormMode, _) | (_, "s_nop") if imm <= 64 => {
             add!(text, " {imm}");
         }
         _ => {
@@ -413,9 +421,10 @@ fn vector(text: &mut String, inst: &Inst) {
 
 fn vector_source(inst: &Inst, k: usize) -> String {
     let text = source(inst, inst.row, inst.src, k);
-    let packed = inst.format == Format::Vop3p && inst.row.shape.src[0] != Ty::Mix;
-    let neg = !packed && inst.mods.neg >> k & 1 == 1;
-    let abs = !packed && inst.mods.abs >> k & 1 == 1;
+    let ty = inst.row.shape.src[k];
+    let signed = ty == Ty::Mix || (ty.is_float() && inst.format != Format::Vop3p);
+    let neg = signed && inst.mods.neg >> k & 1 == 1;
+    let abs = signed && inst.mods.abs >> k & 1 == 1;
     let constant = !is_vgpr(inst.src[k]) && inst.src[k] >= 128;
     match (neg, abs) {
         (false, false) => text,

@@ -1,6 +1,6 @@
 //! Several named allocations at fixed distances from each other: the image of a loaded code object,
-//! whose code reaches its data by relative addresses. Each part has its own name, bounds and rights;
-//! the gaps between parts belong to nobody. Parts are freed one by one, as any allocation.
+//! whose code reaches its data by relative addresses. Each part has its own name, bounds and
+//! rights; the gaps between parts belong to nobody. Parts are freed one by one, as any allocation.
 
 use super::backing::Backing;
 use super::{
@@ -24,9 +24,9 @@ pub struct Part<'a> {
 }
 
 impl AddressSpace {
-    /// Allocates `parts`, which must be sorted by offset, not empty and disjoint, inside one block of
-    /// `len` bytes at a multiple of [`PAGE`]; every byte holds [`POISON_BYTE`]. Returns the address of
-    /// offset 0. No [`super::CODE_ROOM`] is added: the caller's code parts include it.
+    /// Allocates `parts`, which must be sorted by offset, not empty and disjoint, inside one block
+    /// of `len` bytes at a multiple of [`PAGE`]; every byte holds [`POISON_BYTE`]. Returns the
+    /// address of offset 0. No [`super::CODE_ROOM`] is added: the caller's code parts include it.
     pub fn alloc_image(&self, len: u64, parts: &[Part<'_>]) -> Result<u64, AllocError> {
         let mut end = 0;
         for part in parts {

@@ -1,6 +1,6 @@
-//! Reads an AMDGPU code object (ELF64, LLVM AMDGPUUsage "ELF Code Object") from untrusted bytes into
-//! plain vectors: segments, dynamic symbols, relocations and the metadata note. Placing it in memory
-//! is left to `load`.
+//! Reads an AMDGPU code object (ELF64, LLVM AMDGPUUsage "ELF Code Object") from untrusted bytes
+//! into plain vectors: segments, dynamic symbols, relocations and the metadata note. Placing it in
+//! memory is left to `load`.
 
 use super::error::ObjectError;
 use super::machine::machine_name;
@@ -72,7 +72,8 @@ fn elf(what: impl ToString) -> ObjectError {
     }
 }
 
-/// Checks identification and target, then reads the tables. `mach` is the accepted `EF_AMDGPU_MACH`.
+/// Checks identification and target, then reads the tables. `mach` is the accepted
+/// `EF_AMDGPU_MACH`.
 pub(crate) fn parse(bytes: &[u8], mach: u8, target: &str) -> Result<Parsed, ObjectError> {
     let header = Header::parse(bytes).map_err(elf)?;
     if header.is_big_endian() {

@@ -1,4 +1,5 @@
-//! Every way a code object can be refused, with the offset or name at fault and what to do about it.
+//! Every way a code object can be refused, with the offset or name at fault and what to do about
+//! it.
 
 /// Why a code object was not loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

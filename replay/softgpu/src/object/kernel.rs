@@ -1,5 +1,6 @@
-//! One kernel of a loaded object: descriptor and metadata checked against each other, and the reason
-//! for which it is not run. Packets look kernels up by descriptor address (AQL) or entry (PM4).
+//! One kernel of a loaded object: descriptor and metadata checked against each other, and the
+//! reason for which it is not run. Packets look kernels up by descriptor address (AQL) or entry
+//! (PM4).
 
 use super::error::KernelRefusal;
 use super::metadata::KernelMetadata;

@@ -1,5 +1,5 @@
-//! Places a parsed code object in GPU memory: segments with their rights, relocations, room past the
-//! code for the instruction prefetch, and the table of its kernels.
+//! Places a parsed code object in GPU memory: segments with their rights, relocations, room past
+//! the code for the instruction prefetch, and the table of its kernels.
 
 use super::elf::{Parsed, Segment};
 use super::error::ObjectError;
@@ -168,7 +168,8 @@ impl Image {
     }
 }
 
-/// Fills `code[from..]` with `s_code_end`, counted from the segment's start so that words stay aligned.
+/// Fills `code[from..]` with `s_code_end`, counted from the segment's start so that words stay
+/// aligned.
 fn fill_code_end(code: &mut [u8], from: usize) {
     for (index, byte) in code.iter_mut().enumerate().skip(from) {
         *byte = S_CODE_END.to_le_bytes()[index % 4];

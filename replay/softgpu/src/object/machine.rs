@@ -1,5 +1,6 @@
-//! Names of the `EF_AMDGPU_MACH` values (LLVM `BinaryFormat/ELF.h`), so that a code object for another
-//! processor is refused with that processor's name. Which of them the software GPU runs is not decided here.
+//! Names of the `EF_AMDGPU_MACH` values (LLVM `BinaryFormat/ELF.h`), so that a code object for
+//! another processor is refused with that processor's name. Which of them the software GPU runs is
+//! not decided here.
 
 /// (low byte of `e_flags`, LLVM processor name).
 const MACHINES: &[(u8, &str)] = &[

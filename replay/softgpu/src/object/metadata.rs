@@ -1,5 +1,6 @@
-//! The per-kernel facts of NT_AMDGPU_METADATA (LLVM AMDGPUUsage, "Code Object V3..V6 Metadata"). Checks
-//! types and bounds of the keys that the loader relies on; unknown keys are ignored, as the format demands.
+//! The per-kernel facts of NT_AMDGPU_METADATA (LLVM AMDGPUUsage, "Code Object V3..V6 Metadata").
+//! Checks types and bounds of the keys that the loader relies on; unknown keys are ignored, as the
+//! format demands.
 
 use super::error::ObjectError;
 use super::msgpack::{self, Value};

@@ -1,6 +1,6 @@
-//! AMDGPU code objects: an ELF file from untrusted bytes becomes segments in GPU memory, kernels with
-//! decoded programs, and a table that packets look kernels up in. Executing them is left to `exec`,
-//! and what a packet may say about them to `cp`.
+//! AMDGPU code objects: an ELF file from untrusted bytes becomes segments in GPU memory, kernels
+//! with decoded programs, and a table that packets look kernels up in. Executing them is left to
+//! `exec`, and what a packet may say about them to `cp`.
 
 mod elf;
 mod error;

@@ -1,6 +1,6 @@
 //! A bounded MessagePack reader for the AMDGPU metadata note. It builds a small borrowed tree and
-//! refuses extension types, floats and anything deeper or larger than a compiler writes. What the keys
-//! mean is left to `metadata`.
+//! refuses extension types, floats and anything deeper or larger than a compiler writes. What the
+//! keys mean is left to `metadata`.
 
 use super::error::ObjectError;
 
@@ -72,7 +72,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Reads the single value that `bytes` holds; trailing zero padding is allowed, other bytes are not.
+/// Reads the single value that `bytes` holds; trailing zero padding is allowed, other bytes are
+/// not.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value<'_>, ObjectError> {
     let mut reader = Reader {
         bytes,

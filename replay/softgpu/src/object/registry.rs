@@ -1,5 +1,5 @@
-//! All kernels of all loaded objects, by descriptor address and by entry address. The packet processor
-//! asks it once per dispatch.
+//! All kernels of all loaded objects, by descriptor address and by entry address. The packet
+//! processor asks it once per dispatch.
 
 use super::kernel::Kernel;
 use std::collections::HashMap;

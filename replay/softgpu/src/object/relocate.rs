@@ -1,5 +1,6 @@
 //! Applies the dynamic relocations of a code object to its image (LLVM AMDGPUUsage, "Relocation
-//! Records"). What has no row here, or needs a symbol that the object does not define, is refused by name.
+//! Records"). What has no row here, or needs a symbol that the object does not define, is refused
+//! by name.
 
 use super::elf::{Relocation, Symbol};
 use super::error::ObjectError;
@@ -38,8 +39,8 @@ const RULES: &[(u32, &str, Rule)] = &[
     (14, "R_AMDGPU_REL16", Rule::Refused),
 ];
 
-/// Applies one relocation. `image` holds the bytes of file addresses `origin..origin + image.len()`,
-/// and `bias` is what turns a file address into a GPU address.
+/// Applies one relocation. `image` holds the bytes of file addresses `origin..origin +
+/// image.len()`, and `bias` is what turns a file address into a GPU address.
 pub(crate) fn apply(
     relocation: &Relocation,
     symbols: &[Symbol],

@@ -1,5 +1,6 @@
-//! A software GPU with one queue and the probe kernels, and builders for packets and indirect buffers.
-//! The builders know the layouts by heart, so that they are no copy of the code under test.
+//! A software GPU with one queue and the probe kernels, and builders for packets and indirect
+//! buffers. The builders know the layouts by heart, so that they are no copy of the code under
+//! test.
 
 use refrain_softgpu::cp::QueueFault;
 use refrain_softgpu::isa::Target;

@@ -1,5 +1,5 @@
-//! The packet processor from outside: real code objects, real rings, every accepted packet and every
-//! refusal. The kernels are those of `tests/fixtures/probe.hip`.
+//! The packet processor from outside: real code objects, real rings, every accepted packet and
+//! every refusal. The kernels are those of `tests/fixtures/probe.hip`.
 
 #[cfg(test)]
 mod aql;

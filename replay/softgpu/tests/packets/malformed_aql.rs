@@ -1,4 +1,5 @@
-//! One row per way in which an AQL packet can be wrong: what is changed, the text and the queue error.
+//! One row per way in which an AQL packet can be wrong: what is changed, the text and the queue
+//! error.
 
 use crate::harness::{BARRIER_AND, Packet, Rig, put};
 use refrain_softgpu::isa::Target;

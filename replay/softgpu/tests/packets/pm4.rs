@@ -102,7 +102,8 @@ fn foreign_styles_run() {
     let kernarg = rig.memory("kernargs", &[lo, hi, 96, 0]);
     let mut ib = Ib::default();
     ib.state(&rig, "add_one", kernarg);
-    // Shader-type bit, work-item dimensions with ORDER_MODE, an offloaded flush, both kinds of filler.
+    // Shader-type bit, work-item dimensions with ORDER_MODE, an offloaded flush, both kinds of
+    // filler.
     ib.0[0] |= 2;
     ib.packet(0x15, &[96, 1, 1, 0x8065])
         .packet(0x10, &[1, 2, 3]);
