@@ -1,6 +1,11 @@
 //! The cross-crate cases: a real model, through plan, recording, packets and the software GPU.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests may panic as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests may panic as tests do"
+)]
 
 mod in_flight;
+mod mutate;
 mod oracle;
 mod parity;

@@ -13,6 +13,7 @@ use refrain_packet::lint::{
     Allocation, Context, Holds, HostContract, IbInfo, KnownKernel, Node, QueueInfo, Range, Region,
     Report, SignalInfo, lint_ib, lint_ring,
 };
+use refrain_packet::mutate::{Mutant, Survey, survey};
 use refrain_packet::pm4::Policy;
 use refrain_packet::reloc::ResolveError;
 use refrain_planner::plan::{self, BufferKind, Plan, StepBody};
@@ -42,6 +43,44 @@ pub fn lint(
     kernels: &[KernelImage],
     lowered: &Lowered,
 ) -> Result<Report, ResolveError> {
+    in_context(plan, kernels, lowered, |words, context| {
+        match lowered.transport {
+            Transport::Aql => {
+                let packets: Vec<[u8; 64]> = words.chunks_exact(16).map(packet).collect();
+                lint_ring(&packets, context)
+            }
+            Transport::Pm4 => lint_ib(words, context),
+        }
+    })
+}
+
+/// Mutates every `every`-th dword of a PM4 form under all that the plan knows; see
+/// [`refrain_packet::mutate`]. An AQL form has no indirect buffer and gives an empty survey.
+///
+/// # Errors
+/// As [`lint`].
+pub fn mutation_survey(
+    plan: &Plan,
+    kernels: &[KernelImage],
+    lowered: &Lowered,
+    every: usize,
+    left: impl FnMut(Mutant),
+) -> Result<Survey, ResolveError> {
+    in_context(plan, kernels, lowered, |words, context| {
+        match lowered.transport {
+            Transport::Aql => Survey::default(),
+            Transport::Pm4 => survey(words, context, every, left),
+        }
+    })
+}
+
+/// Calls `judge` with the words under made-up addresses and everything the plan knows about them.
+fn in_context<R>(
+    plan: &Plan,
+    kernels: &[KernelImage],
+    lowered: &Lowered,
+    judge: impl FnOnce(&[u32], &Context<'_>) -> R,
+) -> Result<R, ResolveError> {
     let world = World::of(plan, kernels, lowered);
     let objects: Vec<u64> = world
         .kernels
@@ -79,29 +118,18 @@ pub fn lint(
         signals: Some(&signals),
         ..Context::bare(target)
     };
-    Ok(match lowered.transport {
-        Transport::Aql => {
-            let packets: Vec<[u8; 64]> = words.chunks_exact(16).map(packet).collect();
-            lint_ring(
-                &packets,
-                &Context {
-                    queue: Some(&queue),
-                    ..context
-                },
-            )
-        }
-        Transport::Pm4 => {
-            let header = Header::system(PacketType::VendorSpecific);
-            lint_ib(
-                &words,
-                &Context {
-                    ib: Some(&ib),
-                    header: Some(header),
-                    ..context
-                },
-            )
-        }
-    })
+    let context = match lowered.transport {
+        Transport::Aql => Context {
+            queue: Some(&queue),
+            ..context
+        },
+        Transport::Pm4 => Context {
+            ib: Some(&ib),
+            header: Some(Header::system(PacketType::VendorSpecific)),
+            ..context
+        },
+    };
+    Ok(judge(&words, &context))
 }
 
 fn packet(words: &[u32]) -> [u8; 64] {

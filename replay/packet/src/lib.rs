@@ -15,6 +15,7 @@ mod json;
 pub mod kd;
 pub mod launch;
 pub mod lint;
+pub mod mutate;
 pub mod packet;
 pub mod pm4;
 pub mod reloc;

@@ -313,6 +313,16 @@ fn llvm(target: Target, corpus: &[Vec<u32>]) -> Option<Vec<Option<String>>> {
     Some(answers.into_iter().zip(corpus).map(whole).collect())
 }
 
+/// The lines of gfx1151 that gfx1100 does not have; all lines of the others.
+fn without_inherited(target: Target, text: &str) -> String {
+    if target != Target::Gfx1151 {
+        return text.to_owned();
+    }
+    let base = std::fs::read_to_string(listing(Target::Gfx1100)).unwrap();
+    let base: std::collections::HashSet<&str> = base.lines().collect();
+    text.lines().filter(|l| !base.contains(l)).map(|l| format!("{l}\n")).collect()
+}
+
 /// What the decoder under test says.
 fn ours(target: Target, words: &[u32]) -> String {
     let bytes = support::bytes(words.iter().copied());
@@ -349,7 +359,7 @@ fn every_row_agrees_with_llvm() {
             assert!(unknown.is_empty(), "{target}: LLVM accepts no encoding of {unknown:?}");
             assert!(wrong.is_empty(), "{target}: {} differ:\n{}", wrong.len(), wrong.join("\n"));
             if std::env::var_os("REFRAIN_BLESS").is_some() {
-                std::fs::write(listing(target), &text).unwrap();
+                std::fs::write(listing(target), without_inherited(target, &text)).unwrap();
             }
         } else {
             println!("{target}: {LLVM_MC} is not on PATH, only the listing is checked");
@@ -363,6 +373,7 @@ fn every_row_agrees_with_llvm() {
             assert_eq!(ours(target, &words), text, "{target}: {}", hex(&words));
             count += 1;
         }
-        assert!(count > 2000, "{target}: only {count} lines");
+        let least = if target == Target::Gfx1151 { 50 } else { 2000 };
+        assert!(count > least, "{target}: only {count} lines");
     }
 }

@@ -14,10 +14,15 @@ pub(crate) type Generated = (&'static str, String);
 type Generate = fn(&Repo) -> Result<Vec<Generated>>;
 
 /// What can be regenerated. A new generated file is a new row.
-const GENERATORS: [(&str, Generate); 2] = [
+const GENERATORS: [(&str, Generate); 3] = [
     ("kernel manifest and table", kernel_tables),
     ("kernel page", docs_kernels::generate),
+    ("packet page", packet_page),
 ];
+
+fn packet_page(_: &Repo) -> Result<Vec<Generated>> {
+    Ok(vec![("docs/packets.md", refrain_packet::docs::markdown())])
+}
 
 /// The sources' digest is kept: only a build may vouch for it.
 fn kernel_tables(repo: &Repo) -> Result<Vec<Generated>> {

@@ -161,7 +161,7 @@ fn sopp(text: &mut String, inst: &Inst) {
         | (_, "s_sleep" | "s_setprio") => {
             add!(text, " {imm}");
         }
-        (Op::SDenormMode, _) | (_, "s_nop") if imm <= 64 => {
+        (Op::SDenormMode | Op::SBarrierWait, _) | (_, "s_nop") if imm <= 64 => {
             add!(text, " {imm}");
         }
         _ => {

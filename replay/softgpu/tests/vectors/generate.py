@@ -1,0 +1,890 @@
+#!/usr/bin/env python3
+"""Evaluates AMD's published instruction pseudocode on edge and random operands.
+
+Writes gfx11.txt and gfx12.txt beside itself; `src/exec/vectors.rs` checks the executor against them.
+The pseudocode and opcode numbers come from the Python package tinygrad 0.14.0 (MIT), modules
+runtime.autogen.amd.{rdna3,rdna4}.str_pcode, which were extracted from AMD's ISA documents. Nothing
+here is derived from the executor. Run by hand; tests only read the text files.
+
+Line: mnemonic a b c old scc vcc = d mask scc exec     (hexadecimal; "-" where nothing is written)
+"""
+import importlib
+import math
+import random
+import re
+import struct
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SRC = HERE.parent.parent / "src" / "isa"
+
+
+# ---- values ----------------------------------------------------------------------------------------
+
+def unpack(bits, size):
+    if size == 64:
+        return struct.unpack("<d", struct.pack("<Q", bits))[0]
+    if size == 32:
+        return struct.unpack("<f", struct.pack("<I", bits))[0]
+    return struct.unpack("<e", struct.pack("<H", bits))[0]
+
+
+def round_to(value, size):
+    """Bits of a float rounded to nearest even at a size, from an exact Fraction or a float."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return {64: 0x7FF8 << 48, 32: 0x7FC00000, 16: 0x7E00}[size]
+        if math.isinf(value):
+            sign = value < 0
+            inf = {64: 0x7FF << 52, 32: 0x7F800000, 16: 0x7C00}[size]
+            return inf | (1 << (size - 1) if sign else 0)
+        negative_zero = value == 0 and math.copysign(1, value) < 0
+        value = Fraction(value)
+        if negative_zero:
+            return 1 << (size - 1)
+    mant, emin = {64: (52, -1022), 32: (23, -126), 16: (10, -14)}[size]
+    ebits = size - 1 - mant
+    sign = value < 0
+    value = abs(value)
+    if value == 0:
+        return 0
+    e = value.numerator.bit_length() - value.denominator.bit_length()
+    if Fraction(2) ** e > value:
+        e -= 1
+    e = max(e, emin)
+    scaled = value / Fraction(2) ** (e - mant)
+    n = scaled.numerator // scaled.denominator
+    rest = scaled - n
+    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and n & 1):
+        n += 1
+    if n >= 1 << (mant + 1):
+        n >>= 1
+        e += 1
+    bias = (1 << (ebits - 1)) - 1
+    if e > bias:
+        bits = ((1 << ebits) - 1) << mant
+    elif n < 1 << mant:
+        bits = n
+    else:
+        bits = ((e + bias) << mant) | (n - (1 << mant))
+    return bits | (1 << (size - 1) if sign else 0)
+
+
+class V:
+    """A typed value: kind u, i, f or b, size in bits, raw bits."""
+
+    def __init__(self, bits, size, kind):
+        self.bits, self.size, self.kind = bits & ((1 << size) - 1), size, kind
+
+    def num(self):
+        if self.kind == "f":
+            return unpack(self.bits, self.size)
+        if self.kind == "i" and self.bits >> (self.size - 1):
+            return self.bits - (1 << self.size)
+        return self.bits
+
+    def true(self):
+        return self.num() != 0
+
+
+def V_int(n, size=32, kind="i"):
+    return V(n, size, kind)
+
+
+def V_float(x, size):
+    return V(round_to(x, size), size, "f")
+
+
+def flag(x):
+    return V(1 if x else 0, 1, "u")
+
+
+def is_nan(v):
+    return v.kind == "f" and math.isnan(v.num())
+
+
+def mantissa_bits(size):
+    return {64: 52, 32: 23, 16: 10}[size]
+
+
+# The pseudocode widens to 64'F before it asks for signalling NaNs; widening keeps the quiet bit here.
+def widen_float(v, size):
+    if is_nan(v) and size > v.size:
+        ms, md = mantissa_bits(v.size), mantissa_bits(size)
+        payload = (v.bits & ((1 << ms) - 1)) << (md - ms)
+        sign = v.bits >> (v.size - 1)
+        return V(sign << (size - 1) | (((1 << (size - 1 - md)) - 1) << md) | payload, size, "f")
+    if is_nan(v) and size < v.size:
+        ms, md = mantissa_bits(size), mantissa_bits(v.size)
+        payload = (v.bits & ((1 << md) - 1)) >> (md - ms)
+        sign = v.bits >> (v.size - 1)
+        return V(sign << (size - 1) | (((1 << (size - 1 - ms)) - 1) << ms) | payload, size, "f")
+    return V_float(v.num(), size)
+
+
+def signalling(v):
+    return is_nan(v) and not v.bits >> (mantissa_bits(v.size) - 1) & 1
+
+
+def cast(v, size, kind):
+    if kind == "f":
+        if v.kind == "f":
+            return widen_float(v, size)
+        # 32'F(0xffc00000) reinterprets, 32'F(PI) of a float rounds.
+        return V(v.bits, size, "f") if v.kind == "b" or v.size >= size else V_float(float(v.num()), size)
+    if v.kind == "f":
+        return V(v.bits, size, kind)
+    return V(v.num(), size, kind)
+
+
+# ---- functions of the pseudocode -------------------------------------------------------------------
+
+def exact(v):
+    return Fraction(v.num())
+
+
+def fma(a, b, c):
+    x, y, z = a.num(), b.num(), c.num()
+    if any(math.isnan(t) or math.isinf(t) for t in (x, y, z)):
+        p = x * y if not (0 in (x, y) and math.inf in (abs(x), abs(y))) else math.nan
+        return V_float(p + z, a.size)
+    r = Fraction(x) * Fraction(y) + Fraction(z)
+    if r == 0:
+        p = math.copysign(1, x) * math.copysign(1, y)
+        zero = -0.0 if (p < 0 and math.copysign(1, z) < 0) else 0.0
+        if Fraction(x) * Fraction(y) != 0:
+            zero = 0.0
+        return V_float(zero, a.size)
+    return V(round_to(r, a.size), a.size, "f")
+
+
+def ldexp(a, n):
+    x, n = a.num(), n.num()
+    if math.isnan(x) or math.isinf(x) or x == 0:
+        return a
+    r = Fraction(x) * (Fraction(2) ** n if n >= 0 else 1 / Fraction(2) ** -n)
+    return V(round_to(r, a.size), a.size, "f")
+
+
+def to_int(v, lo, hi, size, kind):
+    x = v.num()
+    if math.isnan(x):
+        return V(0, size, kind)
+    x = max(min(x, 1e300), -1e300)
+    return V(max(lo, min(hi, math.trunc(x))), size, kind)
+
+
+def rounding(f):
+    def g(v):
+        x = v.num()
+        if math.isnan(x) or math.isinf(x) or x == 0:
+            return v if not math.isnan(x) else V_float(x, v.size)
+        r = float(f(x))
+        return V_float(math.copysign(r, x) if r == 0 else r, v.size)
+    return g
+
+
+def exponent(v):
+    m = mantissa_bits(v.size)
+    return V_int(v.bits >> m & ((1 << (v.size - 1 - m)) - 1))
+
+
+def mantissa(v):
+    m, _ = math.frexp(v.num())
+    return V_float(m, v.size)
+
+
+def extreme(pick):
+    def g(a, b):
+        return pick(a, b)
+    return g
+
+
+def quiet(v):
+    return V(v.bits | 1 << (mantissa_bits(v.size) - 1), v.size, "f")
+
+
+def sizes(f):
+    return lambda v: V_float(f(v.num()), v.size)
+
+
+def safe(f):
+    def g(x):
+        try:
+            return f(x)
+        except (ValueError, OverflowError, ZeroDivisionError):
+            return None
+    return g
+
+
+def log2(x):
+    if math.isnan(x) or x < 0:
+        return math.nan
+    if x == 0:
+        return -math.inf
+    return math.log2(x) if not math.isinf(x) else x
+
+
+def sqrt(x):
+    if math.isnan(x) or x < 0:
+        return math.nan
+    return math.sqrt(x) if not math.isinf(x) else x
+
+
+def power(a, b):
+    base, x = a.num(), b.num()
+    if math.isnan(x):
+        return V_float(math.nan, b.size)
+    if x > 1000:
+        return V_float(math.inf, b.size)
+    if x < -1000:
+        return V_float(0.0, b.size)
+    return V_float(base ** x, b.size)
+
+
+def trig(f):
+    def g(v):
+        x = v.num()
+        return V_float(f(x) if math.isfinite(x) else math.nan, v.size)
+    return g
+
+
+def int_to_float(size):
+    return lambda v: V(round_to(Fraction(v.num()), size), size, "f")
+
+
+FUNCTIONS = {
+    "isNAN": lambda v: flag(is_nan(v)),
+    "isSignalNAN": lambda v: flag(signalling(v)),
+    "isQuietNAN": lambda v: flag(is_nan(v) and not signalling(v)),
+    "cvtToQuietNAN": quiet,
+    "sign": lambda v: flag(v.bits >> (v.size - 1)),
+    "abs": lambda v: V(v.bits & ~(1 << (v.size - 1)), v.size, "f") if v.kind == "f" else V(abs(v.num()), v.size, v.kind),
+    "exponent": exponent,
+    "mantissa": mantissa,
+    "fma": fma,
+    "ldexp": ldexp,
+    "floor": rounding(math.floor),
+    "trunc": rounding(math.trunc),
+    "ceil": rounding(math.ceil),
+    "fract": lambda v: V_float(v.num() - math.floor(v.num()) if math.isfinite(v.num()) else math.nan, v.size),
+    "sqrt": sizes(sqrt),
+    "log2": sizes(log2),
+    "pow": power,
+    "sin": trig(math.sin),
+    "cos": trig(math.cos),
+    "isEven": lambda v: flag(math.floor(v.num()) % 2 == 0 if math.isfinite(v.num()) else False),
+    "f16_to_f32": lambda v: widen_float(V(v.bits, 16, "f"), 32),
+    "f32_to_f16": lambda v: widen_float(v, 16),
+    "f32_to_f64": lambda v: widen_float(v, 64),
+    "f64_to_f32": lambda v: widen_float(v, 32),
+    "i32_to_f32": int_to_float(32), "u32_to_f32": int_to_float(32),
+    "i32_to_f64": int_to_float(64), "u32_to_f64": int_to_float(64),
+    "u16_to_f16": int_to_float(16), "i16_to_f16": int_to_float(16),
+    "f32_to_i32": lambda v: to_int(v, -2**31, 2**31 - 1, 32, "i"),
+    "f32_to_u32": lambda v: to_int(v, 0, 2**32 - 1, 32, "u"),
+    "f64_to_i32": lambda v: to_int(v, -2**31, 2**31 - 1, 32, "i"),
+    "f64_to_u32": lambda v: to_int(v, 0, 2**32 - 1, 32, "u"),
+    "f16_to_i16": lambda v: to_int(v, -2**15, 2**15 - 1, 16, "i"),
+    "f16_to_u16": lambda v: to_int(v, 0, 2**16 - 1, 16, "u"),
+    "v_cvt_i16_f32": lambda v: to_int(v, -2**15, 2**15 - 1, 16, "i"),
+    "v_cvt_u16_f32": lambda v: to_int(v, 0, 2**16 - 1, 16, "u"),
+    "u32_to_u16": lambda v: V(min(v.num(), 0xFFFF), 16, "u"),
+    "i32_to_i16": lambda v: V(max(-32768, min(32767, v.num())), 16, "i"),
+    "u8_to_u32": lambda v: V(v.bits & 0xFF, 32, "u"),
+    "u4_to_u32": lambda v: V(v.bits & 0xF, 32, "u"),
+    "signext": lambda v: V(V(v.bits, v.size, "i").num(), 64, "i"),
+    "s_nop": lambda v: V_int(0),
+}
+
+
+def signext_from_bit(v, n):
+    n = n.num()
+    if n == 0:
+        return V(0, v.size, "i")
+    x = v.bits & ((1 << n) - 1)
+    return V(x - (1 << n) if x >> (n - 1) & 1 else x, v.size, "i")
+
+
+FUNCTIONS["signext_from_bit"] = signext_from_bit
+
+
+# ---- interpreter -----------------------------------------------------------------------------------
+
+TOKEN = re.compile(
+    r"\s*(?:(?P<cast>\d+'[UIFB](?![0-9A-Za-z]))|(?P<sized>\d+'(?:0x[0-9a-fA-F]+|\d+)(?:ULL|LL|U)?)"
+    r"|(?P<num>0x[0-9a-fA-F]+(?:ULL|LL|U)?|\d+\.\d+(?:e[+-]?\d+)?F?|\d+(?:ULL|LL|U|F)?)"
+    r"|(?P<id>[A-Za-z_][A-Za-z_0-9]*)|(?P<op>\*\*|>>|<<|>=|<=|==|!=|<>|&&|\|\||\+=|-=|[-+*/%&|^~!?:()\[\]{},.;<>=]))"
+)
+
+
+def tokens(text):
+    text = re.sub(r"//[^\n]*", "", text)
+    out, pos = [], 0
+    while pos < len(text):
+        if text[pos:].strip() == "":
+            break
+        m = TOKEN.match(text, pos)
+        if not m:
+            raise SyntaxError(text[pos:pos + 30])
+        out.append((m.lastgroup, m.group(m.lastgroup)))
+        pos = m.end()
+    return out
+
+
+BINARY = [["||"], ["&&"], ["|"], ["^"], ["&"], ["==", "!=", "<>"], ["<", ">", "<=", ">="], ["<<", ">>"], ["+", "-"], ["*", "/", "%"], ["**"]]
+
+
+class Break(Exception):
+    pass
+
+
+class Run:
+    def __init__(self, text, env, consts):
+        self.t, self.i, self.env, self.consts = tokens(text), 0, env, consts
+
+    def peek(self, k=0):
+        return self.t[self.i + k][1] if self.i + k < len(self.t) else None
+
+    def take(self, want=None):
+        tok = self.t[self.i]
+        if want is not None and tok[1] != want:
+            raise SyntaxError(f"want {want}, have {tok} at {self.t[self.i-3:self.i+4]}")
+        self.i += 1
+        return tok
+
+    # statements
+    def block(self, stop, live):
+        while self.peek() is not None and self.peek() not in stop:
+            self.statement(live)
+
+    def statement(self, live):
+        p = self.peek()
+        if p == ";":
+            self.take()
+        elif p == "if":
+            self.branch(live)
+        elif p == "for":
+            self.loop(live)
+        elif p == "declare":
+            self.take()
+            name = self.take()[1]
+            self.take(":")
+            kind = self.take()
+            size, k = kind[1].split("'") if "'" in kind[1] else ("32", "U")
+            if self.peek() == "[":
+                self.take(); n = int(self.take()[1]); self.take("]")
+                self.env[name] = [V(0, 32, "i") for _ in range(n)]
+            else:
+                self.env[name] = V(0, 64, "b")
+        elif p == "break":
+            self.take()
+            if live:
+                raise Break
+        elif p == "{":
+            # { D1.u1, D0.u64 } = value
+            self.take(); self.take("D1"); self.take("."); self.take(); self.take(","); self.take("D0"); self.take("."); self.take()
+            self.take("}"); self.take("=")
+            v = self.expr()
+            self.env["D0"] = V(v.bits, 64, "b")
+            self.env["D1"] = V(v.bits >> 64, 64, "b")
+            self.env.setdefault("_written", set()).update(("D0", "D1"))
+        elif self.peek(1) == "=" and self.peek(2) == "lambda":
+            self.function()
+        else:
+            self.assign(live)
+
+    def branch(self, live):
+        self.take("if")
+        done = False
+        cond = self.expr() if True else None
+        self.take("then")
+        on = live and cond.true()
+        done |= on
+        self.block({"elsif", "else", "endif"}, on)
+        while self.peek() == "elsif":
+            self.take()
+            cond = self.expr()
+            self.take("then")
+            on = live and not done and cond.true()
+            done |= on
+            self.block({"elsif", "else", "endif"}, on)
+        if self.peek() == "else":
+            self.take()
+            self.block({"endif"}, live and not done)
+        self.take("endif")
+
+    def loop(self, live):
+        self.take("for")
+        name = self.take()[1]
+        self.take("in")
+        lo = self.expr().num(); self.take(":"); hi = self.expr().num(); self.take("do")
+        start = end = self.i
+        depth = 1
+        while depth:
+            depth += (self.t[end][1] == "for") - (self.t[end][1] == "endfor")
+            end += 1
+        try:
+            for n in range(lo, hi + 1):
+                self.i = start
+                self.env[name] = V_int(n)
+                self.block({"endfor"}, live)
+        except Break:
+            pass
+        self.i = end
+
+    def function(self):
+        name = self.take()[1]
+        self.take("="); self.take("lambda"); self.take("(")
+        params = []
+        while self.peek() != ")":
+            params.append(self.take()[1])
+            if self.peek() == ",":
+                self.take()
+        self.take(")"); self.take("(")
+        depth, start = 1, self.i
+        while depth:
+            tok = self.take()[1]
+            depth += (tok == "(") - (tok == ")")
+        body = self.t[start:self.i - 1]
+
+        def call(*args):
+            inner = Run("", dict(self.env), self.consts)
+            inner.env.update(zip(params, args))
+            inner.t = body
+            if any(t[1] == "return" for t in body):
+                return inner.returning()
+            return inner.expr()
+        self.env[name] = call
+
+    def returning(self):
+        """A lambda body made of declarations, loops and if/return chains."""
+        while self.peek() is not None:
+            if self.peek() == "if":
+                self.take()
+                while True:
+                    cond = self.expr(); self.take("then"); self.take("return")
+                    value = self.expr()
+                    if cond.true():
+                        return value
+                    if self.peek() == ";":
+                        self.take()
+                    nxt = self.take()[1]
+                    if nxt == "elsif":
+                        continue
+                    if nxt == "else":
+                        self.take("return")
+                        return self.expr()
+            else:
+                self.statement(True)
+        raise SyntaxError("no return")
+
+    def assign(self, live):
+        start = self.i
+        name = self.take()[1]
+        index = bits = kind = None
+        while self.peek() in (".", "["):
+            if self.take()[1] == ".":
+                kind = self.take()[1]
+            else:
+                a = self.expr()
+                if self.peek() == ":":
+                    self.take()
+                    bits = (a.num(), self.expr().num())
+                else:
+                    index = a.num()
+                self.take("]")
+        op = self.peek()
+        if op not in ("=", "+=", "-="):
+            self.i = start
+            self.expr()
+            return
+        self.take()
+        value = self.expr()
+        if not live:
+            return
+        if op != "=":
+            end, self.i = self.i, start
+            old = self.postfix()
+            self.i = end
+            value = self.binary_op(op[0], old, value)
+        self.store(name, index, bits, kind, value)
+
+    def store(self, name, index, bits, kind, value):
+        cur = self.env.get(name)
+        if isinstance(cur, list):
+            cur[index] = value
+            return
+        if kind:
+            k, size = kind[0], int(kind[1:] or 32)
+            if k == "f" and value.kind != "f":
+                value = cast(value, size, "f")
+            elif k == "f":
+                value = widen_float(value, size)
+            elif index is None:
+                value = V(value.bits if value.kind == "f" else value.num(), size, k)
+        if name in ("D0", "D1", "VCC", "EXEC", "SCC") or bits or index is not None:
+            old = cur.bits if isinstance(cur, V) else 0
+            width = cur.size if isinstance(cur, V) else 64
+            if index is not None:
+                new = old & ~(1 << index) | (value.bits & 1) << index
+            elif bits:
+                hi, lo = bits
+                mask = ((1 << (hi - lo + 1)) - 1) << lo
+                new = old & ~mask | (value.bits << lo) & mask
+            elif kind:
+                size = value.size
+                new = old & ~((1 << size) - 1) | value.bits if name == "D0" else value.bits
+            else:
+                new = value.bits
+            self.env[name] = V(new, width, "b")
+            self.env.setdefault("_written", set()).add(name)
+            if name == "D0" and index is not None:
+                self.env["_mask"] = value.bits & 1
+            return
+        self.env[name] = value
+
+    # expressions
+    def expr(self):
+        cond = self.level(0)
+        if self.peek() == "?":
+            self.take()
+            a = self.expr(); self.take(":"); b = self.expr()
+            return a if cond.true() else b
+        return cond
+
+    def level(self, n):
+        if n == len(BINARY):
+            return self.unary()
+        left = self.level(n + 1)
+        while self.peek() in BINARY[n] and self.t[self.i][0] == "op":
+            op = self.take()[1]
+            left = self.binary_op(op, left, self.level(n + 1))
+        return left
+
+    def binary_op(self, op, a, b):
+        if op in ("&&", "||"):
+            return flag((a.true() and b.true()) if op == "&&" else (a.true() or b.true()))
+        if "f" in (a.kind, b.kind):
+            size = max(v.size for v in (a, b) if v.kind == "f")
+            x, y = a.num(), b.num()
+            compare = {"==": lambda: x == y, "!=": lambda: x != y, "<>": lambda: x < y or x > y, "<": lambda: x < y,
+                       ">": lambda: x > y, "<=": lambda: x <= y, ">=": lambda: x >= y}
+            if op in compare:
+                return flag(compare[op]())
+            x, y = float(x), float(y)
+            if op == "/":
+                if y == 0:
+                    r = math.nan if x == 0 or math.isnan(x) else math.copysign(math.inf, x) * math.copysign(1, y)
+                elif math.isfinite(x) and math.isfinite(y) and x != 0:
+                    return V(round_to(Fraction(x) / Fraction(y), size), size, "f")
+                else:
+                    r = x / y
+                return V_float(r, size)
+            if op == "**":
+                if x == 2.0 and isinstance(b.num(), int):
+                    return ("pow2", b.num(), size)
+                return V_float(x ** y, size)
+            if isinstance(a, tuple) or isinstance(b, tuple):
+                raise SyntaxError
+            if math.isfinite(x) and math.isfinite(y) and x != 0 and y != 0 and (op != "+" or x != -y) and (op != "-" or x != y):
+                fx, fy = Fraction(x), Fraction(y)
+                r = {"+": fx + fy, "-": fx - fy, "*": fx * fy}[op]
+                return V(round_to(r, size), size, "f")
+            r = {"+": lambda: x + y, "-": lambda: x - y,
+                 "*": lambda: math.nan if (0 in (x, y) and math.inf in (abs(x), abs(y))) else x * y}[op]()
+            return V_float(r, size)
+        x, y = a.num(), b.num()
+        if op in ("==", "!=", "<>", "<", ">", "<=", ">="):
+            if "b" in (a.kind, b.kind):
+                x, y = a.bits, b.bits
+            return flag({"==": x == y, "!=": x != y, "<>": x != y, "<": x < y, ">": x > y, "<=": x <= y, ">=": x >= y}[op])
+        size = max(a.size, b.size)
+        kind = a.kind if op in ("<<", ">>") else ("u" if "u" in (a.kind, b.kind) and a.size == b.size else
+                                                  (a.kind if a.size >= b.size else b.kind))
+        if op in ("<<", ">>"):
+            size = a.size
+            r = x << y if op == "<<" else x >> y
+        elif op in ("&", "|", "^"):
+            r = {"&": a.num() & b.num(), "|": a.num() | b.num(), "^": a.num() ^ b.num()}[op]
+        else:
+            r = {"+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y,
+                 "/": lambda: int(Fraction(x, y)), "%": lambda: x % y, "**": lambda: x ** y}[op]()
+        return V(r, size, kind)
+
+    def unary(self):
+        p = self.peek()
+        if self.t[self.i][0] == "op" and p in ("-", "!", "~", "+"):
+            self.take()
+            v = self.unary()
+            if p == "+":
+                return v
+            if p == "!":
+                return flag(not v.true())
+            if p == "~":
+                return V(~v.bits, v.size, v.kind)
+            if v.kind == "f":
+                return V(v.bits ^ 1 << (v.size - 1), v.size, "f")
+            return V(-v.num(), v.size, v.kind)
+        return self.postfix()
+
+    def postfix(self):
+        v = self.primary()
+        while self.peek() in (".", "["):
+            if self.take()[1] == ".":
+                kind = self.take()[1]
+                k, size = kind[0], int(kind[1:] or 32)
+                v = V(v.bits, size, k)
+            elif isinstance(v, list):
+                v = v[self.expr().num()]
+                self.take("]")
+            else:
+                a = self.expr()
+                if self.peek() == ":":
+                    self.take()
+                    b = self.expr()
+                    hi, lo = a.num(), b.num()
+                    if hi < lo:
+                        # A reversed range reverses the bits.
+                        n = lo - hi + 1
+                        v = V(int(f"{v.bits >> hi & ((1 << n) - 1):0{n}b}"[::-1], 2), n, "u")
+                        self.take("]")
+                        continue
+                    v = V(v.bits >> lo, hi - lo + 1, "u" if v.kind != "f" else "b")
+                else:
+                    v = V(v.bits >> a.num(), 1, "u")
+                self.take("]")
+        return v
+
+    def primary(self):
+        group, text = self.take()
+        if group == "cast":
+            size, kind = text.split("'")
+            self.take("(")
+            v = self.expr()
+            self.take(")")
+            return cast(v, int(size), kind.lower())
+        if group == "sized":
+            size, n = text.split("'")
+            return V(int(n.rstrip("UL"), 0), int(size), "u")
+        if group == "num":
+            if text.startswith("0x"):
+                n = text.rstrip("UL")
+                size = 64 if text.endswith("LL") else 32
+                return V(int(n, 16), size, "b" if not text.endswith(("U", "L")) else "u")
+            if "." in text or text.endswith("F"):
+                return V_float(float(text.rstrip("F")), 32 if text.endswith("F") else 64)
+            kind = "u" if "U" in text else "i"
+            return V(int(text.rstrip("UL")), 64 if text.endswith("LL") else 32, kind)
+        if text == "(":
+            v = self.expr()
+            self.take(")")
+            return v
+        if text == "{":
+            parts = [self.expr()]
+            while self.peek() == ",":
+                self.take()
+                parts.append(self.expr())
+            self.take("}")
+            bits = size = 0
+            for p in parts:
+                bits = bits << p.size | p.bits
+                size += p.size
+            return V(bits, size, "b")
+        if self.peek() == "(" and group == "id":
+            self.take()
+            args = []
+            while self.peek() != ")":
+                args.append(self.expr())
+                if self.peek() == ",":
+                    self.take()
+            self.take(")")
+            f = self.env.get(text) or FUNCTIONS.get(text) or self.consts.call(text)
+            return f(*args)
+        if text in self.env:
+            return self.env[text]
+        named = {"PI": V_float(math.pi, 64), "INF": V_float(math.inf, 64), "laneId": V_int(0), "WAVE32": flag(1), "WAVE64": flag(0)}
+        if text == "INF" and self.peek() == ".":
+            self.take(); k = self.take()[1]
+            return V_float(math.inf, int(k[1:]))
+        if text == "NAN" and self.peek() == ".":
+            self.take(); k = self.take()[1]
+            return V_float(math.nan, int(k[1:]))
+        if text.startswith("UNDERFLOW"):
+            return V(0, int(text[-2:]), "f")
+        if text.startswith("OVERFLOW"):
+            return V_float(math.inf, int(text[-2:]))
+        if text == "WAVE_MODE":
+            self.take("."); self.take()
+            return flag(1)
+        if text in named:
+            return named[text]
+        raise SyntaxError(text)
+
+
+class Table:
+    """Pseudocode by mnemonic, callable from other pseudocode (v_max_f32 inside v_max3_f32)."""
+
+    def __init__(self, module):
+        pcode = importlib.import_module(f"tinygrad.runtime.autogen.amd.{module}.str_pcode").PCODE
+        self.code = {}
+        for k, v in pcode.items():
+            name = re.sub("_e32$|_e64$", "", k.name.lower())
+            self.code.setdefault(name, v)
+
+    def call(self, name):
+        if name not in self.code:
+            raise SyntaxError(name)
+
+        def f(*args):
+            env = {"D0": V(0, 64, "b")}
+            for i, a in enumerate(args):
+                env[f"S{i}"] = a
+            Run(self.code[name], env, self).block(set(), True)
+            kind = name.rsplit("_", 1)[1]
+            return V(env["D0"].bits, int(kind[1:]), kind[0])
+        return f
+
+
+# ---- operands --------------------------------------------------------------------------------------
+
+F32 = [0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x40490FDB, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0x00000001,
+       0x807FFFFF, 0x00800000, 0x7F7FFFFF, 0x33800000, 0x4B000001, 0xC2FE0000, 0x3EFFFFFF, 0x4F000000, 0xCF000001, 0x477FE000]
+F64 = [0, 1 << 63, 0x3FF << 52, 0xBFF << 52, 0x400921FB54442D18, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, 1, 0x000FFFFFFFFFFFFF,
+       0x0010 << 48, 0x7FEFFFFFFFFFFFFF, 0x41DFFFFFFFC00000, 0xC1E0000000200000, 0x3CA0 << 48, 0x4330000000000001]
+F16 = [0, 0x8000, 0x3C00, 0xBC00, 0x4248, 0x7C00, 0xFC00, 0x7E00, 1, 0x83FF, 0x0400, 0x7BFF, 0x3555, 0x5640]
+INT = [0, 1, 2, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, 0x12345678, 0xDEADBEEF, 31, 32, 0xFFFF, 0x00FF00FF, 0x80008000, 0x7F80FF01]
+
+
+def operand(rng, ty, edge):
+    if ty in "f":
+        if edge:
+            return rng.choice(F32)
+        return rng.getrandbits(32) if rng.random() < 0.3 else round_to((rng.random() - 0.5) * 2 ** rng.randint(-20, 20), 32)
+    if ty == "d":
+        if edge:
+            return rng.choice(F64)
+        return rng.getrandbits(64) if rng.random() < 0.3 else round_to((rng.random() - 0.5) * 2 ** rng.randint(-60, 60), 64)
+    if ty in "hw":
+        low = rng.choice(F16) if edge else rng.getrandbits(16)
+        return low | rng.getrandbits(16) << 16
+    if ty in "p":
+        return (rng.choice(F16) if edge else rng.getrandbits(16)) | rng.choice(F16) << 16
+    if ty in "qj":
+        return (rng.choice(INT) | rng.choice(INT) << 32) if edge else rng.getrandbits(64)
+    return rng.choice(INT) if edge else rng.getrandbits(32)
+
+
+def rows(path):
+    for line in path.read_text().splitlines():
+        m = re.search(r'Format::(\w+), (0x\w+), "([a-z0-9_]+)", "([^"]*)"', line)
+        if m:
+            yield m.groups()
+
+
+SKIP = re.compile(
+    r"^(ds_|global_|buffer_|v_dual|s_load|s_barrier|s_branch|s_cbranch|s_call|s_getpc|s_setpc|s_swappc|s_wait|s_nop|s_sleep|s_clause|"
+    r"s_delay|s_set|s_trap|s_send|s_end|s_code|s_icache|s_dcache|s_gl1|s_round|s_denorm|v_nop|v_readlane|v_readfirst|v_writelane|"
+    r"v_permlane|v_swap|v_mbcnt|v_div_fixup|v_div_scale|v_div_fmas|v_fma_mix|v_pk_|v_dot[248]_f|v_dot4_i32|v_dot8_i32)")
+# Denormals are flushed by these (LLVM: not supported), which the pseudocode does not say.
+FLUSH = re.compile(r"^v_(s_)?(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_f32$")
+# What the pseudocode leaves to the reader.
+EXTRA = {
+    "v_fmac_f32": "D0.f32 = fma(S0.f32, S1.f32, D0.f32)",
+    "v_fmac_f16": "D0.f16 = fma(S0.f16, S1.f16, D0.f16)",
+    "v_ldexp_f32": "D0.f32 = ldexp(S0.f32, S1.i32)",
+    "v_ldexp_f64": "D0.f64 = ldexp(S0.f64, S1.i32)",
+    "v_sin_f32": "D0.f32 = 32'F(sin(64'F(S0.f32) * 6.283185307179586))",
+    "v_cos_f32": "D0.f32 = 32'F(cos(64'F(S0.f32) * 6.283185307179586))",
+    "v_rsq_f32": "D0.f32 = 32'F(1.0 / sqrt(64'F(S0.f32)))",
+    "v_rsq_f16": "D0.f16 = 16'F(1.0 / sqrt(64'F(S0.f16)))",
+    "v_s_rsq_f32": "D0.f32 = 32'F(1.0 / sqrt(64'F(S0.f32)))",
+    "v_fma_f16": "D0.f16 = fma(S0.f16, S1.f16, S2.f16)",
+    "v_fmaak_f32": "D0.f32 = fma(S0.f32, S1.f32, S2.f32)",
+    "v_fmamk_f32": "D0.f32 = fma(S0.f32, S1.f32, S2.f32)",
+    "s_fmaak_f32": "D0.f32 = fma(S0.f32, S1.f32, S2.f32)",
+    "s_fmamk_f32": "D0.f32 = fma(S0.f32, S1.f32, S2.f32)",
+    "v_cvt_off_f32_i4": "D0.f32 = i32_to_f32(signext_from_bit(32'I(S0[3 : 0].u32), 4)) / 16.0F",
+}
+
+
+def evaluate(table, name, shape, case):
+    a, b, c, old, scc, vcc = case
+    env = {
+        "S0": V(a, 64, "b"), "S1": V(b, 64, "b"), "S2": V(c, 64, "b"), "D0": V(old, 64, "b"), "D1": V(0, 64, "b"),
+        "SCC": V(scc, 1, "u"), "VCC": V(vcc, 64, "b"), "EXEC": V(1, 64, "b"), "SIMM16": V(a, 16, "b"), "SIMM32": V(c, 32, "b"),
+    }
+    Run(EXTRA.get(name, table.code[name]), env, table).block(set(), True)
+    return env
+
+
+def line(table, fmt, name, shape, case):
+    env = evaluate(table, name, shape, case)
+    written = env.get("_written", set())
+    dst = shape.split("=")[0]
+    bits = 64 if dst in "qjd" and dst else 32
+    d = "-"
+    mask = "-"
+    if dst == "m" or fmt == "Vopc":
+        mask = f"{(env['EXEC'].bits if 'cmpx' in name else env['D0'].bits) & 1:x}"
+    elif "D0" in written:
+        d = f"{env['D0'].bits & ((1 << bits) - 1):x}"
+    if fmt == "Vop3sd" or "_co_ci_" in name:
+        mask = f"{(env['VCC'].bits if 'VCC' in written else env['D1'].bits) & 1:x}"
+    scc = f"{env['SCC'].bits & 1:x}" if "SCC" in written else "-"
+    ex = f"{env['EXEC'].bits & 0xffffffff:x}" if "saveexec" in name or "wrexec" in name else "-"
+    return " ".join([name] + [f"{v:x}" for v in case] + ["=", d, mask, scc, ex])
+
+
+def generate(module, file, previous):
+    table = Table(module)
+    rng = random.Random(1)
+    out, skipped = [], []
+    for fmt, _, name, shape in rows(SRC / file):
+        if SKIP.match(name) or name not in table.code:
+            continue
+        types = shape.split("=")[1].ljust(3)
+        lines = []
+        try:
+            while len(lines) < 16:
+                edge = len(lines) < 10
+                case = [operand(rng, t, edge) if t != " " else 0 for t in types]
+                if types[2] == "m":
+                    case[2] = rng.getrandbits(1)
+                if types[0] == "k" or types[1] == "k":
+                    case[0 if types[0] == "k" else 1] &= 0xFFFF
+                if fmt == "Sopk" and types[0] != "k":
+                    case = [case[1], 0, 0]
+                old = operand(rng, (shape.split("=")[0] or "b"), False)
+                if fmt == "Sopk" and types[0] != "k":
+                    old = operand(rng, "b", True)
+                case += [old, rng.getrandbits(1), case[2] if types[2] == "m" else 0]
+                text = line(table, fmt, name, shape, case)
+                if FLUSH.match(name):
+                    tiny = lambda x: x & 0x7F800000 == 0 and x << 1 & 0xFFFFFFFF
+                    if tiny(case[0]) or tiny(int(text.split("= ")[1].split()[0], 16)):
+                        continue
+                    if ("sin" in name or "cos" in name) and abs(unpack(case[0], 32)) > 200:
+                        continue
+                lines.append(text)
+        except (SyntaxError, TypeError, KeyError, AttributeError, ValueError, IndexError) as e:
+            skipped.append(f"{name} ({type(e).__name__}: {e})")
+            continue
+        key = (name, table.code[name])
+        if key in previous:
+            continue
+        previous.add(key)
+        out += lines
+    head = "# Generated by generate.py from AMD's pseudocode; do not edit.\n"
+    (HERE / (file.replace(".rs", ".txt"))).write_text(head + "\n".join(out) + "\n")
+    print(file, len({l.split()[0] for l in out}), "mnemonics,", len(out), "rows")
+    print("not evaluated:", "; ".join(skipped))
+
+
+if __name__ == "__main__":
+    seen = set()
+    generate("rdna3", "gfx11.rs", seen)
+    generate("rdna4", "gfx12.rs", seen)
+    sys.exit(0)
