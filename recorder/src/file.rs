@@ -5,9 +5,8 @@
 //! lists carry a u32 count that is checked against the bytes left before anything is allocated.
 
 use crate::tape::{Direction, Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
+use refrain_planner::durable;
 use refrain_planner::plan::Digest;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// First bytes of a tape file.
@@ -82,6 +81,9 @@ pub enum TapeFileError {
         /// The reason.
         source: std::io::Error,
     },
+    /// The file could not be written.
+    #[error(transparent)]
+    Write(#[from] durable::WriteError),
 }
 
 /// The bytes of a tape file.
@@ -175,65 +177,9 @@ pub fn load(path: &Path) -> Result<Recording, TapeFileError> {
     decode(&std::fs::read(path).map_err(|e| io("read", e))?)
 }
 
-/// Writes a tape file: a temporary file beside it is filled and synced, then renamed over the
-/// name, then the directory is synced. On any error the temporary file is removed and `path` is
-/// what it was before.
+/// Writes a tape file as a finished file or not at all; see [`durable::write`].
 pub fn store(path: &Path, recording: &Recording) -> Result<(), TapeFileError> {
-    let temporary = Temporary::beside(path);
-    let io = |action, path: &Path, source| TapeFileError::Io {
-        action,
-        path: path.into(),
-        source,
-    };
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary.path)
-        .map_err(|e| io("create", &temporary.path, e))?;
-    file.write_all(&encode(recording))
-        .map_err(|e| io("write", &temporary.path, e))?;
-    file.sync_all()
-        .map_err(|e| io("sync", &temporary.path, e))?;
-    drop(file);
-    std::fs::rename(&temporary.path, path).map_err(|e| io("rename to", path, e))?;
-    let folder = folder_of(path);
-    let handle = File::open(folder).map_err(|e| io("open folder", folder, e))?;
-    handle.sync_all().map_err(|e| io("sync folder", folder, e))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or_else(|| Path::new("."))
-}
-
-/// Removes the file on drop; after a successful rename there is nothing left to remove.
-struct Temporary {
-    path: PathBuf,
-}
-
-impl Temporary {
-    fn beside(path: &Path) -> Self {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        // Makes names of concurrent writers in one process differ; holds no state of a recording.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = path
-            .file_name()
-            .map(|n| n.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        let name = format!(".{name}.{}.{serial}.tmp", std::process::id());
-        Self {
-            path: folder_of(path).join(name),
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Absent after a successful rename; otherwise there is nobody left to tell.
-        let _ = std::fs::remove_file(&self.path);
-    }
+    Ok(durable::write(path, &encode(recording))?)
 }
 
 #[derive(Default)]

@@ -176,7 +176,7 @@ pub(crate) fn instance_code(error: &InstanceError) -> Option<Code> {
 
 fn tape_file_code(error: &TapeFileError) -> Option<Code> {
     match error {
-        TapeFileError::Io { .. } => None,
+        TapeFileError::Io { .. } | TapeFileError::Write(_) => None,
         TapeFileError::Version { .. } => Some(Code::FormatVersion),
         _ => Some(Code::RecordingUnfinished),
     }

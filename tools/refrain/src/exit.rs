@@ -156,6 +156,7 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<TapeFileError>() {
         return Some(match error {
             TapeFileError::Io { source, .. } => of_io(source),
+            TapeFileError::Write(_) => Exit::Io,
             _ => Exit::Data,
         });
     }
