@@ -560,7 +560,7 @@ mod tests {
         std::fs::write(path.join("x"), b"x").unwrap();
         assert!(matches!(
             store(&path, &sample()),
-            Err(TapeFileError::Io { .. })
+            Err(TapeFileError::Write(_))
         ));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
