@@ -6,6 +6,7 @@
 )]
 
 mod in_flight;
+mod issues;
 mod mutate;
 mod oracle;
 mod parity;

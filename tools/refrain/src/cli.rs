@@ -253,11 +253,12 @@ pub struct PacketArgs {
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
     /// What the raw words are.
-    #[arg(long = "as", value_enum, default_value = "ib", conflicts_with = "plan")]
+    #[arg(long = "as", value_enum, default_value = "ib")]
     pub surface: SurfaceArg,
-    /// Target of raw words, e.g. gfx1030, gfx1100, gfx1151, gfx1200, gfx1201.
-    #[arg(long, default_value = "gfx1201", conflicts_with = "plan", value_parser = parse_gfx)]
-    pub target: Gfx,
+    /// Target: gfx1030, gfx1100, gfx1151, gfx1200 or gfx1201. Raw words: default gfx1201. With
+    /// --plan it must be the plan's.
+    #[arg(long, value_parser = parse_gfx)]
+    pub target: Option<Gfx>,
     /// Write the plan's words, with 0 where an address goes, to a file.
     #[arg(long, value_name = "FILE", requires = "plan")]
     pub raw: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Printing: results on stdout, everything else on stderr. The only place that writes to either.
 
-use crate::exit;
+use crate::exit::{self, CliError};
 use std::io::{self, Write};
 use tracing_subscriber::EnvFilter;
 
@@ -23,12 +23,15 @@ pub fn start_logging(verbose: u8) {
 /// Writes to stdout at once.
 ///
 /// # Errors
-/// The system's answer; a closed pipe is not an error.
-pub fn result(text: &str) -> io::Result<()> {
+/// [`CliError::Io`]; a closed pipe is not an error.
+pub fn result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        other => other.map_err(|source| CliError::Io {
+            path: "stdout".to_owned(),
+            source,
+        }),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{input, output};
 use refrain_lower::{KernelImages, Lowered, Policy, Transport, kernel_images, lower};
 use refrain_packet::dump::{Dump, DumpContext, dump_ib, dump_packets};
 use refrain_packet::lint::{Context, Report, Severity, lint_ib, lint_ring};
+use refrain_packet::target::Gfx;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::durable;
 use refrain_recorder::EmbeddedObjects;
@@ -33,7 +34,7 @@ pub(super) fn dump(args: &PacketArgs) -> anyhow::Result<()> {
         }
         (None, Some(file)) => {
             let (transport, words) = raw(args, file)?;
-            of_words(transport, &words, &DumpContext::bare(args.target))
+            of_words(transport, &words, &DumpContext::bare(raw_target(args)))
         }
         (None, None) => return Err(CliError::Usage("give a file or --plan".to_owned()).into()),
     };
@@ -52,7 +53,7 @@ pub(super) fn lint(args: &PacketArgs) -> anyhow::Result<()> {
         }
         (None, Some(file)) => {
             let (transport, words) = raw(args, file)?;
-            let context = Context::bare(args.target);
+            let context = Context::bare(raw_target(args));
             match transport {
                 Transport::Pm4 => lint_ib(&words, &context),
                 Transport::Aql => lint_ring(&packets(&words), &context),
@@ -86,6 +87,14 @@ fn in_words(report: &Report) -> Result<String, std::fmt::Error> {
         report.count(Severity::Hazard),
         report.count(Severity::Warning)
     )?;
+    for (rule, part) in &report.partly_checked {
+        writeln!(
+            text,
+            "judged in part: {} ({} unknown)",
+            rule.row().id,
+            part.name()
+        )?;
+    }
     for (rule, part) in &report.not_checked {
         writeln!(
             text,
@@ -124,12 +133,22 @@ fn lowered(args: &PacketArgs, path: &Path) -> anyhow::Result<(CheckedPlan, Kerne
         args.transport.transport(),
         Policy::default(),
     )?;
+    let found = lowered.encoded().target;
+    if let Some(given) = args.target.filter(|given| *given != found) {
+        let (shown, given, found) = (path.display(), given.name(), found.name());
+        let text = format!("{shown} is for {found}, --target says {given}: leave --target out");
+        return Err(CliError::Usage(text).into());
+    }
     if let Some(file) = &args.raw {
         let words = lowered.encoded().words.iter();
         let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
         durable::write(file, &bytes)?;
     }
     Ok((plan, images, lowered))
+}
+
+fn raw_target(args: &PacketArgs) -> Gfx {
+    args.target.unwrap_or(Gfx::Gfx1201)
 }
 
 fn raw(args: &PacketArgs, path: &Path) -> anyhow::Result<(Transport, Vec<u32>)> {

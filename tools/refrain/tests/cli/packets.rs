@@ -47,6 +47,35 @@ fn a_plan_s_packets_dump_and_lint_and_so_do_their_raw_words() {
 }
 
 #[test]
+fn a_plan_s_target_is_checked_and_a_full_disk_is_an_io_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| refrain_in(folder.path(), args);
+    assert_eq!(run(&["plan", text(&austen()), "-o", "a.plan"]).code, 0);
+    assert_eq!(
+        run(&["dump", "--plan", "a.plan", "--target", "gfx1201"]).code,
+        0
+    );
+    let other = run(&["dump", "--plan", "a.plan", "--target", "gfx1100"]);
+    assert_eq!(other.code, 2);
+    assert!(
+        other.err.contains("gfx1201") && other.err.contains("gfx1100"),
+        "{}",
+        other.err
+    );
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_refrain"))
+        .args(["dump", "--plan", "a.plan"])
+        .current_dir(folder.path())
+        .stdout(full)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(74));
+}
+
+#[test]
 fn raw_words_are_judged_and_a_forbidden_register_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| refrain_in(folder.path(), args);

@@ -1,0 +1,67 @@
+//! Regression tests named after public issues of neighbouring systems that this slice answers. The
+//! recorder's own are in `recorder/tests`; each says what was reported and what must hold here.
+
+use refrain_kernels::Target;
+use refrain_replay::{Route, SessionOptions, Transport};
+use refrain_tests::{AUSTEN, Setup, repository, session};
+
+fn on(transport: Transport) -> Setup {
+    let session = SessionOptions {
+        transport,
+        ..SessionOptions::default()
+    };
+    Setup {
+        session,
+        ..Setup::on(Target::Gfx1201)
+    }
+}
+
+/// ROCm/rocm-systems 10713: kernarg staging never reclaimed its slots, so per-token updates used up
+/// device memory. Here the kernarg arena is allocated once and no byte of it changes.
+#[test]
+fn issue_rocm_systems_10713_the_kernarg_area_is_fixed() {
+    for transport in Transport::ALL {
+        let mut session = session(&repository(AUSTEN), on(transport)).unwrap();
+        let arena =
+            |session: &refrain_replay::Session| session.replayer().unwrap().arena_bytes().unwrap();
+        let before = arena(&session);
+        assert!(before.len() >= session.instance().plan().steps.len() * 24);
+        session.generate(&[41, 84, 365], 40, &mut |_| {}).unwrap();
+        session.generate(&[500], 40, &mut |_| {}).unwrap();
+        assert_eq!(arena(&session), before, "{transport}");
+    }
+}
+
+/// ROCm/hip 3887: a replay of about 200 nodes or more read values from before an update by the host.
+/// Here a prompt written between texts must be what the next replay computes with.
+#[test]
+fn issue_rocm_hip_3887_a_changed_input_changes_the_output() {
+    let prompts: [&[u32]; 2] = [&[41, 84, 365], &[500, 2, 77]];
+    for transport in Transport::ALL {
+        let mut retained = session(&repository(AUSTEN), on(transport)).unwrap();
+        let mut texts = Vec::new();
+        for prompt in [prompts[0], prompts[1], prompts[0]] {
+            let replayed = retained
+                .run(Route::Retained, prompt, 12, &mut |_| {})
+                .unwrap();
+            let eager = retained.run(Route::Eager, prompt, 12, &mut |_| {}).unwrap();
+            assert_eq!(replayed, eager, "{transport}");
+            texts.push(replayed);
+        }
+        assert_ne!(texts[0], texts[1], "{transport}");
+        assert_eq!(texts[0], texts[2], "{transport}");
+    }
+}
+
+/// stew675/llama-cpp-rdna-boosts 41: no decode call ever replayed and nobody saw it. Here every run
+/// counts both, and a retained session replays all of its tokens.
+#[test]
+fn issue_rdna_boosts_41_replayed_tokens_are_counted() {
+    let mut session = session(&repository(AUSTEN), on(Transport::Pm4)).unwrap();
+    session.generate(&[41, 84, 365], 10, &mut |_| {}).unwrap();
+    let counters = session.counters();
+    assert_eq!((counters.replayed_tokens, counters.eager_tokens), (12, 0));
+    session.run(Route::Eager, &[41], 5, &mut |_| {}).unwrap();
+    let counters = session.counters();
+    assert_eq!((counters.replayed_tokens, counters.eager_tokens), (12, 5));
+}
