@@ -479,4 +479,82 @@ pub(crate) fn to_i32(x: f32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::{exp2, f, half_to_single, log2, max_num, min_num, single_to_half, soft_fma};
+    use super::{max_ieee, maximum, single_to_half_rtz};
+    use half::f16;
+
+    fn random(state: &mut u64) -> u32 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        (*state >> 16) as u32
+    }
+
+    #[test]
+    fn halves_convert_as_the_half_crate_does() {
+        for bits in 0..=u16::MAX {
+            let (got, want) = (half_to_single(bits.into()), f16::from_bits(bits).to_f32());
+            assert!(f(got).to_bits() == want.to_bits() || want.is_nan() && f(got).is_nan(), "{bits:x}");
+        }
+        let mut state = 1;
+        for k in 0..400_000u32 {
+            let bits = if k < 1000 { 0x3300_0000 + k * 0x1357 } else { random(&mut state) };
+            let (got, want) = (single_to_half(bits), f16::from_f32(f(bits)));
+            assert!(got == u32::from(want.to_bits()) || want.is_nan(), "{bits:x}: {got:x}");
+            let low = f16::from_bits(single_to_half_rtz(bits) as u16);
+            assert!(low.to_f32().abs() <= f(bits).abs() || f(bits).is_nan(), "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn soft_fma_rounds_once() {
+        let mut state = 2;
+        let edges = [0, 1 << 31, 1, 0x7f7f_ffff, 0x7f80_0000, 0x0080_0000, 0x3f80_0001, 0xbf80_0000];
+        for k in 0..2_000_000u32 {
+            let mut pick = || match random(&mut state) % 4 {
+                0 if k % 3 == 0 => edges[random(&mut state) as usize % edges.len()],
+                // Close exponents, so that sums cancel and round on ties.
+                1 | 2 => 0x3f00_0000 + (random(&mut state) & 0x81ff_ffff),
+                _ => random(&mut state),
+            };
+            let (a, b, c) = (f(pick()), f(pick()), f(pick()));
+            let (got, want) = (soft_fma(a, b, c), a.mul_add(b, c));
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{a} {b} {c}");
+        }
+    }
+
+    #[test]
+    fn exponential_and_logarithm_are_within_one_ulp() {
+        let mut state = 3;
+        for _ in 0..200_000 {
+            let x = (random(&mut state) as f32 / u32::MAX as f32 - 0.5) * 250.0;
+            let want = f64::from(x).exp2() as f32;
+            let got = f(exp2(x.to_bits()));
+            assert!(got.to_bits().abs_diff(want.to_bits()) <= 1 || want < f32::MIN_POSITIVE, "2^{x}");
+            let y = f(random(&mut state) & 0x7fff_ffff);
+            if y.is_normal() {
+                let (got, want) = (f(log2(y.to_bits())), f64::from(y).log2() as f32);
+                assert!((got - want).abs() <= want.abs() * 1.2e-7, "log2 {y}: {got} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_follow_their_rules() {
+        const QUIET: u32 = 0x7fc0_0000;
+        const SIGNALLING: u32 = 0x7f80_0001;
+        let (one, zero, minus) = (0x3f80_0000, 0, 1 << 31);
+        for (a, b, max, min, ieee, wins) in [
+            (one, zero, one, zero, one, one),
+            (minus, zero, zero, minus, zero, zero),
+            (zero, minus, zero, minus, zero, zero),
+            (QUIET, one, one, one, one, QUIET),
+            (one, QUIET, one, one, one, QUIET),
+            (SIGNALLING, one, one, one, 0x7fc0_0001, 0x7fc0_0001),
+        ] {
+            let got = [max_num(a, b), min_num(a, b), max_ieee(a, b), maximum(a, b)];
+            assert_eq!(got, [max, min, ieee, wins], "{a:x} {b:x}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ use super::context::{Ctx, Fault};
 use super::guest;
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
-use super::wave::{Row, Wave};
+use super::wave::Wave;
 use crate::isa::op::{Load, Store};
 use crate::memory::{Access, Rights};
 
@@ -345,9 +345,4 @@ pub(super) fn store(store: Store, scalar: bool, speed: Speed) -> Handler {
         Store::B8D16Hi => pick!(U8High),
         Store::B16D16Hi => pick!(U16High),
     }
-}
-
-/// A row, for callers that only need one register per lane.
-pub(super) fn row(w: &Wave, index: u16) -> Row {
-    w.v[usize::from(index & 511)]
 }

@@ -78,7 +78,7 @@ fn put_pair(w: &mut Wave, dst: u16, values: &[u64; 32]) {
     w.put(dst + 1, &values.map(|v| (v >> 32) as u32));
 }
 
-/// 32 x 32 + 64 bits with carry (unsigned) or overflow (signed) mask.
+/// 32 x 32 + 64 bits; the mask is bit 64 of the sum (RDNA ISA pseudocode).
 struct WideMad<const SIGNED: bool>;
 
 impl<const SIGNED: bool> Exec for WideMad<SIGNED> {
@@ -92,9 +92,9 @@ impl<const SIGNED: bool> Exec for WideMad<SIGNED> {
         for i in 0..32 {
             if SIGNED {
                 let p = i64::from(a[i] as i32) * i64::from(b[i] as i32);
-                let (r, o) = p.overflowing_add(c[i] as i64);
-                out[i] = r as u64;
-                over[i] = u32::from(o) << 31;
+                let sum = i128::from(p) + i128::from(c[i] as i64);
+                out[i] = sum as u64;
+                over[i] = ((sum >> 64) as u32 & 1) << 31;
             } else {
                 let p = u64::from(a[i]) * u64::from(b[i]);
                 let (r, o) = p.overflowing_add(c[i]);

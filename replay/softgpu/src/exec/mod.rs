@@ -30,6 +30,8 @@ mod pool;
 mod program;
 mod scalar;
 mod uop;
+#[cfg(test)]
+mod vectors;
 mod wave;
 
 pub use batch::run_batch;

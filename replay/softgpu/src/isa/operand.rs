@@ -41,11 +41,6 @@ pub(crate) const fn is_vgpr(code: u16) -> bool {
     code >= VGPR
 }
 
-/// Whether the code is a scalar register (SGPR, VCC, TTMP, NULL, M0, EXEC).
-pub(crate) const fn is_scalar(code: u16) -> bool {
-    code < INT_0
-}
-
 /// The value of an inline constant as an operand of type `ty` (literals are not inline).
 pub(crate) fn inline_constant(code: u16, ty: Ty) -> Option<u64> {
     let int = match code {
@@ -83,7 +78,7 @@ pub(crate) fn source_problem(code: u16, regs: u32) -> Option<&'static str> {
     let regs16 = regs as u16;
     match code {
         VGPR.. => (code - VGPR + regs16 > 256).then_some("vector registers past v255"),
-        0..INT_0 => scalar_problem(code, regs),
+        0..=127 => scalar_problem(code, regs),
         INT_0..=INT_NEG_16 | FLOAT_FIRST..=FLOAT_LAST | LITERAL | SCC => None,
         _ => Some("a source code with no meaning here"),
     }
@@ -99,11 +94,11 @@ pub(crate) fn scalar_problem(code: u16, regs: u32) -> Option<&'static str> {
         return Some("an odd scalar register as the first of several");
     }
     let fits = match code {
-        0..VCC => last < VCC,
-        VCC..TTMP => last < TTMP,
-        TTMP..NULL => last < NULL,
+        0..=105 => last < VCC,
+        VCC | 107 => last < TTMP,
+        TTMP..=123 => last < NULL,
         M0 => regs == 1,
-        EXEC..INT_0 => last < INT_0,
+        EXEC | 127 => last < INT_0,
         _ => false,
     };
     (!fits).then_some("scalar registers past the end of their file")
@@ -118,11 +113,11 @@ pub(crate) fn name(code: u16, regs: u32, literal: u32) -> String {
     };
     match code {
         VGPR.. => range("v", VGPR),
-        0..VCC => range("s", 0),
+        0..=105 => range("s", 0),
         VCC if regs > 1 => "vcc".to_owned(),
         VCC => "vcc_lo".to_owned(),
         107 => "vcc_hi".to_owned(),
-        TTMP..NULL => range("ttmp", TTMP),
+        TTMP..=123 => range("ttmp", TTMP),
         NULL => "null".to_owned(),
         M0 => "m0".to_owned(),
         EXEC if regs > 1 => "exec".to_owned(),

@@ -304,3 +304,41 @@ fn truncations_and_bit_flips_never_panic() {
         );
     }
 }
+
+/// 200,000 notes per target in the long form (`REFRAIN_LONG=1`).
+#[test]
+fn random_metadata_notes_never_panic() {
+    let rounds = if std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1") {
+        200_000
+    } else {
+        5_000
+    };
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let object = probe(target);
+        let parsed = super::elf::parse(&object, target.elf_mach() as u8, target.name()).unwrap();
+        let good = &object[parsed.note];
+        assert!(!super::metadata::parse(good).unwrap().kernels.is_empty());
+        let mut random = Random(0xa11ce);
+        let mut refused = 0;
+        for round in 0..rounds {
+            let note: Vec<u8> = match round % 3 {
+                0 => (0..random.next(96)).map(|_| random.next(256) as u8).collect(),
+                // Markers of maps, lists and long strings, so that depth and lengths are reached.
+                1 => (0..random.next(96))
+                    .map(|_| 0x80 | random.next(128) as u8)
+                    .collect(),
+                _ => {
+                    let mut note = good.to_vec();
+                    for _ in 0..=random.next(3) {
+                        let at = random.next(note.len());
+                        note[at] ^= 1 << random.next(8);
+                    }
+                    note.truncate(note.len() - random.next(2) * random.next(good.len()));
+                    note
+                }
+            };
+            refused += usize::from(super::metadata::parse(&note).is_err());
+        }
+        assert!(refused * 2 > rounds, "only {refused} of {rounds} notes were refused");
+    }
+}

@@ -111,6 +111,8 @@ def mantissa_bits(size):
 
 # The pseudocode widens to 64'F before it asks for signalling NaNs; widening keeps the quiet bit here.
 def widen_float(v, size):
+    if size == v.size:
+        return v
     if is_nan(v) and size > v.size:
         ms, md = mantissa_bits(v.size), mantissa_bits(size)
         payload = (v.bits & ((1 << ms) - 1)) << (md - ms)
@@ -161,7 +163,7 @@ def fma(a, b, c):
 
 
 def ldexp(a, n):
-    x, n = a.num(), n.num()
+    x, n = a.num(), max(-5000, min(5000, n.num()))
     if math.isnan(x) or math.isinf(x) or x == 0:
         return a
     r = Fraction(x) * (Fraction(2) ** n if n >= 0 else 1 / Fraction(2) ** -n)
@@ -269,6 +271,9 @@ FUNCTIONS = {
     "floor": rounding(math.floor),
     "trunc": rounding(math.trunc),
     "ceil": rounding(math.ceil),
+    "rint": rounding(round),
+    "frexp_exp": lambda v: V_int(math.frexp(v.num())[1] if math.isfinite(v.num()) else 0),
+    "below_one": lambda v: V_float(min(v.num(), 1 - 2.0 ** -(mantissa_bits(v.size) + 1)) if not is_nan(v) else math.nan, v.size),
     "fract": lambda v: V_float(v.num() - math.floor(v.num()) if math.isfinite(v.num()) else math.nan, v.size),
     "sqrt": sizes(sqrt),
     "log2": sizes(log2),
@@ -277,7 +282,7 @@ FUNCTIONS = {
     "cos": trig(math.cos),
     "isEven": lambda v: flag(math.floor(v.num()) % 2 == 0 if math.isfinite(v.num()) else False),
     "f16_to_f32": lambda v: widen_float(V(v.bits, 16, "f"), 32),
-    "f32_to_f16": lambda v: widen_float(v, 16),
+    "f32_to_f16": lambda v: V(0x7E00 | v.bits >> 16 & 0x8000, 16, "f") if is_nan(v) else widen_float(v, 16),
     "f32_to_f64": lambda v: widen_float(v, 64),
     "f64_to_f32": lambda v: widen_float(v, 32),
     "i32_to_f32": int_to_float(32), "u32_to_f32": int_to_float(32),
@@ -311,17 +316,29 @@ def signext_from_bit(v, n):
 FUNCTIONS["signext_from_bit"] = signext_from_bit
 
 
+def rtz_half(v):
+    """Toward zero: the nearest half, or the one before it if that is larger in magnitude."""
+    x = v.num()
+    bits = round_to(x, 16)
+    if math.isfinite(x) and abs(unpack(bits, 16)) > abs(x):
+        bits -= 1
+    return V(bits, 16, "b")
+
+
+FUNCTIONS["rtz_half"] = rtz_half
+
+
 # ---- interpreter -----------------------------------------------------------------------------------
 
 TOKEN = re.compile(
-    r"\s*(?:(?P<cast>\d+'[UIFB](?![0-9A-Za-z]))|(?P<sized>\d+'(?:0x[0-9a-fA-F]+|\d+)(?:ULL|LL|U)?)"
+    r"\s*(?:(?P<cast>\d+'[UIFB](?![0-9A-Za-z]))|(?P<sized>\d+'(?:0x[0-9a-fA-F]+|\d+\.\d+|\d+)(?:ULL|LL|U)?)"
     r"|(?P<num>0x[0-9a-fA-F]+(?:ULL|LL|U)?|\d+\.\d+(?:e[+-]?\d+)?F?|\d+(?:ULL|LL|U|F)?)"
     r"|(?P<id>[A-Za-z_][A-Za-z_0-9]*)|(?P<op>\*\*|>>|<<|>=|<=|==|!=|<>|&&|\|\||\+=|-=|[-+*/%&|^~!?:()\[\]{},.;<>=]))"
 )
 
 
 def tokens(text):
-    text = re.sub(r"//[^\n]*", "", text)
+    text = re.sub(r"//[^\n]*|TRAPSTS\.INVALID = 1", "", text)
     out, pos = [], 0
     while pos < len(text):
         if text[pos:].strip() == "":
@@ -668,6 +685,8 @@ class Run:
             return cast(v, int(size), kind.lower())
         if group == "sized":
             size, n = text.split("'")
+            if "." in n:
+                return V_float(float(n), int(size))
             return V(int(n.rstrip("UL"), 0), int(size), "u")
         if group == "num":
             if text.startswith("0x"):
@@ -791,7 +810,10 @@ SKIP = re.compile(
 # Denormals are flushed by these (LLVM: not supported), which the pseudocode does not say.
 FLUSH = re.compile(r"^v_(s_)?(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_f32$")
 # What the pseudocode leaves to the reader.
+PK_RTZ = "D0.u32 = { rtz_half(S1.f32), rtz_half(S0.f32) }"
 EXTRA = {
+    "s_cvt_pk_rtz_f16_f32": PK_RTZ,
+    "v_cvt_pk_rtz_f16_f32": PK_RTZ,
     "v_fmac_f32": "D0.f32 = fma(S0.f32, S1.f32, D0.f32)",
     "v_fmac_f16": "D0.f16 = fma(S0.f16, S1.f16, D0.f16)",
     "v_ldexp_f32": "D0.f32 = ldexp(S0.f32, S1.i32)",
@@ -801,6 +823,19 @@ EXTRA = {
     "v_rsq_f32": "D0.f32 = 32'F(1.0 / sqrt(64'F(S0.f32)))",
     "v_rsq_f16": "D0.f16 = 16'F(1.0 / sqrt(64'F(S0.f16)))",
     "v_s_rsq_f32": "D0.f32 = 32'F(1.0 / sqrt(64'F(S0.f32)))",
+    # The published text adds 0.5 first, which rounds; the operation is round to nearest even.
+    "s_rndne_f32": "D0.f32 = rint(S0.f32)",
+    "v_rndne_f32": "D0.f32 = rint(S0.f32)",
+    "v_rndne_f16": "D0.f16 = rint(S0.f16)",
+    "v_rndne_f64": "D0.f64 = rint(S0.f64)",
+    # Zeros and denormals as C's frexp has them, which LLVM relies on.
+    "v_frexp_exp_i32_f32": "D0.i32 = frexp_exp(S0.f32)",
+    "v_frexp_exp_i32_f64": "D0.i32 = frexp_exp(S0.f64)",
+    # A fraction is below 1 (only SI returned 1; LLVM hasFractBug).
+    "v_fract_f32": "D0.f32 = below_one(S0.f32 + -floor(S0.f32))",
+    "v_fract_f64": "D0.f64 = below_one(S0.f64 + -floor(S0.f64))",
+    # The upper half of the scalar register is not mentioned; it is taken to be zero.
+    "s_cvt_f16_f32": "D0.u32 = 32'U(f32_to_f16(S0.f32))",
     "v_fma_f16": "D0.f16 = fma(S0.f16, S1.f16, S2.f16)",
     "v_fmaak_f32": "D0.f32 = fma(S0.f32, S1.f32, S2.f32)",
     "v_fmamk_f32": "D0.f32 = fma(S0.f32, S1.f32, S2.f32)",
@@ -814,7 +849,7 @@ def evaluate(table, name, shape, case):
     a, b, c, old, scc, vcc = case
     env = {
         "S0": V(a, 64, "b"), "S1": V(b, 64, "b"), "S2": V(c, 64, "b"), "D0": V(old, 64, "b"), "D1": V(0, 64, "b"),
-        "SCC": V(scc, 1, "u"), "VCC": V(vcc, 64, "b"), "EXEC": V(1, 64, "b"), "SIMM16": V(a, 16, "b"), "SIMM32": V(c, 32, "b"),
+        "SCC": V(scc, 1, "u"), "VCC": V(vcc, 64, "b"), "EXEC": V(1, 64, "b"), "SIMM16": V(b if shape == "=bk" else a, 16, "b"), "SIMM32": V(c, 32, "b"),
     }
     Run(EXTRA.get(name, table.code[name]), env, table).block(set(), True)
     return env
@@ -855,11 +890,7 @@ def generate(module, file, previous):
                     case[2] = rng.getrandbits(1)
                 if types[0] == "k" or types[1] == "k":
                     case[0 if types[0] == "k" else 1] &= 0xFFFF
-                if fmt == "Sopk" and types[0] != "k":
-                    case = [case[1], 0, 0]
                 old = operand(rng, (shape.split("=")[0] or "b"), False)
-                if fmt == "Sopk" and types[0] != "k":
-                    old = operand(rng, "b", True)
                 case += [old, rng.getrandbits(1), case[2] if types[2] == "m" else 0]
                 text = line(table, fmt, name, shape, case)
                 if FLUSH.match(name):
