@@ -25,6 +25,8 @@ pub struct ExpectedLaunch {
     pub name: String,
     /// The launch; pointer bytes of the kernarg segment are zero, as on tapes.
     pub launch: TapeLaunch,
+    /// LDS bytes of the dispatch packet: static and dynamic.
+    pub packet_lds: u32,
     /// Arguments by offset.
     pub arguments: Vec<Argument>,
 }
@@ -105,6 +107,7 @@ impl Expectation {
             launches.push(ExpectedLaunch {
                 step: index as u32,
                 name,
+                packet_lds: kernel.lds_bytes.saturating_add(launch.lds),
                 launch,
                 arguments,
             });

@@ -255,6 +255,8 @@ impl Writer {
                 for launch in ring {
                     self.blob(launch.symbol.as_bytes());
                     self.shape(launch.grid, launch.block);
+                    self.u32(launch.lds);
+                    self.bytes(&launch.header.to_le_bytes());
                     self.kernarg(&launch.kernarg, &launch.pointers);
                 }
             }
@@ -391,7 +393,7 @@ impl<'a> Reader<'a> {
         let entries = self.list(10, Self::entry)?;
         let ring = match self.u8()? {
             0 => None,
-            1 => Some(self.list(36, Self::ring_launch)?),
+            1 => Some(self.list(42, Self::ring_launch)?),
             _ => return Err(self.wrong("ring flag is neither 0 nor 1")),
         };
         Ok(Tape {
@@ -407,6 +409,8 @@ impl<'a> Reader<'a> {
             symbol: self.string()?,
             grid: self.triple()?,
             block: self.triple()?,
+            lds: self.u32()?,
+            header: u16::from_le_bytes(self.array()?),
             kernarg: self.blob()?,
             pointers: self.pointers()?,
         })
@@ -475,6 +479,8 @@ mod tests {
             symbol: "axpy".into(),
             grid: [4, 2, 1],
             block: [256, 1, 1],
+            lds: 640,
+            header: 0x1502,
             kernarg: launch.kernarg.clone(),
             pointers,
         };

@@ -3,7 +3,7 @@
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
 use crate::address::AddressMap;
-use crate::source::{SourceError, TensorSource, check_length, load_tensor};
+use crate::source::{SourceError, TensorSource, check_header, check_length, load_tensor};
 use refrain_device::{Buffer, Device, DeviceError, MemoryKind};
 use refrain_kernels::{CONTROL_BYTES, NOT_A_TOKEN, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
@@ -183,6 +183,7 @@ impl Instance {
         check_target(device, plan)?;
         check_memory(device, plan)?;
         check_length(source, &plan.model)?;
+        check_header(source, &plan.model)?;
         let mut buffers = Vec::with_capacity(plan.buffers.len());
         for buffer in &plan.buffers {
             let kind = match buffer.kind.tier() {

@@ -94,6 +94,14 @@ pub enum ReconcileError {
         /// Distinct executors.
         executors: usize,
     },
+    /// A position that one executor recorded and another did not.
+    #[error(
+        "{tape}: not recorded, though other executors recorded this position; record every position with every executor"
+    )]
+    NotRecorded {
+        /// The absent tape.
+        tape: TapeId,
+    },
     /// A launch that no step accounts for.
     #[error("{tape}: launch {ordinal} ({symbol}) belongs to no step; expected {before}")]
     ExtraLaunch {
@@ -312,6 +320,9 @@ pub fn reconcile(
             executors,
         });
     }
+    if let Some(tape) = not_recorded(recording) {
+        return Err(ReconcileError::NotRecorded { tape });
+    }
     let ring_tapes = recording
         .tapes
         .iter()
@@ -323,6 +334,20 @@ pub fn reconcile(
         executors,
         ring_tapes,
     })
+}
+
+/// The first tape that is absent although its position was recorded by another executor.
+fn not_recorded(recording: &Recording) -> Option<TapeId> {
+    let (positions, tapes) = (recording.positions(), &recording.tapes);
+    let absent = |executor| {
+        let mut positions = positions.iter().copied();
+        let position = positions.find(|position| {
+            let recorded = |tape: &Tape| (tape.executor, tape.position) == (executor, *position);
+            !tapes.iter().any(recorded)
+        });
+        position.map(|position| TapeId { executor, position })
+    };
+    tapes.iter().find_map(|tape| absent(tape.executor))
 }
 
 struct Judge<'a> {
@@ -669,6 +694,11 @@ impl Judge<'_> {
                     format!("{:?}", have.block),
                 ),
                 (
+                    "LDS bytes",
+                    want.packet_lds.to_string(),
+                    have.lds.to_string(),
+                ),
+                (
                     "kernarg",
                     crate::hex(&plan.kernarg),
                     crate::hex(&have.kernarg),
@@ -688,6 +718,9 @@ impl Judge<'_> {
                     );
                 }
             }
+            if let Some(what) = unordered(have.header) {
+                return error(ordinal, format!("{}: {what}", self.step(ordinal)));
+            }
         }
         match ring.get(self.expectation.launches.len()) {
             Some(extra) => {
@@ -697,6 +730,33 @@ impl Judge<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// What in a packet's header does not keep it behind the launch before it, as a stream promises:
+/// another type, no barrier bit, or a fence narrower than the device (HSA Platform System
+/// Architecture 1.2, "AQL packet header").
+fn unordered(header: u16) -> Option<String> {
+    const FENCES: [&str; 4] = ["none", "agent", "system", "reserved"];
+    let fence = |shift: u16| usize::from(header >> shift & 3);
+    let name = |value: usize| FENCES.get(value).copied().unwrap_or("?");
+    let (kind, acquire, release) = (header & 0xff, fence(9), fence(11));
+    if kind != 2 {
+        return Some(format!(
+            "packet type {kind}, a launch is a kernel dispatch (2)"
+        ));
+    }
+    if header & 1 << 8 == 0 {
+        return Some("barrier bit 0, launches of one stream have 1".into());
+    }
+    for (what, value) in [("acquire", acquire), ("release", release)] {
+        if !matches!(value, 1 | 2) {
+            let value = name(value);
+            return Some(format!(
+                "{what} fence {value}, launched with agent or system"
+            ));
+        }
+    }
+    None
 }
 
 fn find(pointers: &[Pointer], at: u32) -> Option<Place> {

@@ -13,10 +13,6 @@ use refrain_device::{CopyDirection, HipCall, Observer, ObserverGuard};
 use refrain_kernels::{ArgKind, find};
 use refrain_planner::plan::Digest;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Longest time that a packet log may lag behind the completion of its packets.
-const LOG_LAG: Duration = Duration::from_millis(200);
 
 /// Why a recording did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +44,18 @@ pub struct TappedPacket {
     pub grid: [u32; 3],
     /// Work-items per work-group.
     pub block: [u32; 3],
+    /// LDS bytes per work-group, static and dynamic.
+    pub lds: u32,
+    /// The AQL header half-word: type, barrier bit, fence scopes.
+    pub header: u16,
     /// The kernarg segment at execution.
     pub kernarg: Vec<u8>,
 }
 
 /// A device's log of fetched dispatch packets; only software GPUs keep one.
 pub trait PacketTap {
-    /// Takes every packet logged since the last call, in ring order.
+    /// Takes every packet logged since the last call, in ring order. A packet must be in the log
+    /// before its completion can be seen.
     fn take(&mut self) -> Vec<TappedPacket>;
 }
 
@@ -216,12 +217,16 @@ impl Recorder {
                 symbol,
                 grid,
                 block,
+                lds,
+                header,
                 ..
             } = packet;
             RingLaunch {
                 symbol,
                 grid,
                 block,
+                lds,
+                header,
                 kernarg,
                 pointers,
             }
@@ -230,16 +235,15 @@ impl Recorder {
     }
 }
 
-/// Takes what the log holds after a token, giving a log that is filled behind the completion of
-/// its packets a moment to reach `least`. What never comes shows in reconciliation.
-fn taken(tap: &mut dyn PacketTap, least: usize) -> Vec<TappedPacket> {
-    let start = Instant::now();
+/// Everything that a log holds once the device is idle. The second look is for packets that no
+/// launch of the token waited for: left to the next token's first look, they would be judged by
+/// nobody.
+fn taken(tap: &mut dyn PacketTap, instance: &Instance) -> Result<Vec<TappedPacket>, EagerError> {
     let mut packets = tap.take();
-    while packets.len() < least && start.elapsed() < LOG_LAG {
-        std::thread::sleep(LOG_LAG / 200);
-        packets.append(&mut tap.take());
-    }
-    packets
+    let idle = instance.device().stream().synchronize();
+    idle.map_err(EagerError::Wait)?;
+    packets.append(&mut tap.take());
+    Ok(packets)
 }
 
 /// Runs one token eagerly at each position and records it. `number` tells this executor from
@@ -283,9 +287,14 @@ pub fn record_with(
         let mut recorder = Recorder::attach(instance);
         run(instance).map_err(|source| RecordError::Eager { position, source })?;
         let entries = recorder.take();
-        let ring = tap
-            .as_deref_mut()
-            .map(|tap| recorder.ring(taken(tap, entries.len())));
+        let ring = match tap.as_deref_mut() {
+            None => None,
+            Some(tap) => {
+                let packets = taken(tap, instance);
+                let packets = packets.map_err(|source| RecordError::Eager { position, source })?;
+                Some(recorder.ring(packets))
+            }
+        };
         tapes.push(Tape {
             executor: number,
             position,

@@ -11,6 +11,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+/// Bytes of a model file's header that are read at once.
+const HEADER_PART: u64 = 1 << 20;
+
 /// Why a tensor could not be taken from the model file.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -35,6 +38,20 @@ pub enum SourceError {
         expected: u64,
         /// Bytes found.
         found: u64,
+    },
+    /// Metadata or tensor table are not those the plan was made from.
+    #[error(
+        "{name}: the first {bytes} bytes (metadata and tensor table) have digest {found}, the plan says {expected}; make the plan again or restore the file"
+    )]
+    Header {
+        /// The file.
+        name: String,
+        /// Length of the part in bytes.
+        bytes: u64,
+        /// Digest by the plan, hex.
+        expected: String,
+        /// Digest found, hex.
+        found: String,
     },
     /// A tensor's bytes are not those the plan was made from.
     #[error(
@@ -193,6 +210,35 @@ pub fn check_length(source: &dyn TensorSource, model: &Model) -> Result<(), Sour
         name: source.name(),
         expected,
         found,
+    })
+}
+
+/// Refuses a file whose metadata or tensor table is not the one the plan was made from: geometry,
+/// end-of-sequence token and tokenizer come from there.
+///
+/// # Errors
+/// [`SourceError::Header`] or [`SourceError::Io`].
+pub fn check_header(source: &dyn TensorSource, model: &Model) -> Result<(), SourceError> {
+    let mut hasher = blake3::Hasher::new();
+    // In parts: the length comes from a file.
+    let mut part = vec![0; HEADER_PART.min(model.header_bytes) as usize];
+    let mut offset = 0;
+    while offset < model.header_bytes {
+        let left = (model.header_bytes - offset).min(part.len() as u64);
+        let part = part.get_mut(..left as usize).unwrap_or_default();
+        source.read(offset, part)?;
+        hasher.update(part);
+        offset += left;
+    }
+    let found = hasher.finalize();
+    if *found.as_bytes() == model.header_digest {
+        return Ok(());
+    }
+    Err(SourceError::Header {
+        name: source.name(),
+        bytes: model.header_bytes,
+        expected: crate::hex(&model.header_digest),
+        found: crate::hex(found.as_bytes()),
     })
 }
 

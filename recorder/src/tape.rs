@@ -138,6 +138,10 @@ pub struct RingLaunch {
     pub grid: [u32; 3],
     /// Work-items per work-group in x, y, z.
     pub block: [u32; 3],
+    /// LDS bytes per work-group, static and dynamic.
+    pub lds: u32,
+    /// The AQL header half-word: type, barrier bit, fence scopes.
+    pub header: u16,
     /// The kernarg segment at execution, pointers as in [`TapeLaunch`].
     pub kernarg: Vec<u8>,
     /// Pointers in ascending `at`.

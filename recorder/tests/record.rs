@@ -9,12 +9,12 @@ use refrain_device::{Buffer, Device, DeviceError, Function, MemoryKind, Stream};
 use refrain_kernels::Target;
 use refrain_planner::gguf::GgufFile;
 use refrain_planner::machine::Machine;
-use refrain_planner::plan::{Arg, BufferKind, StepBody};
+use refrain_planner::plan::{Arg, BufferKind, Plan, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::record::{default_positions, record_with};
 use refrain_recorder::{
-    EagerExecutor, EmbeddedObjects, Expectation, FileSource, Instance, LaunchSink, PacketTap,
-    Recorder, Recording, Tape, TappedPacket, reconcile, record_positions,
+    EagerExecutor, EmbeddedObjects, Expectation, FileSource, Instance, InstanceError, LaunchSink,
+    PacketTap, Recorder, Recording, SourceError, Tape, TappedPacket, reconcile, record_positions,
 };
 use refrain_softgpu::{SoftConfig, SoftGpu};
 use std::path::Path;
@@ -30,15 +30,19 @@ struct Tap(Arc<SoftGpu>);
 impl PacketTap for Tap {
     fn take(&mut self) -> Vec<TappedPacket> {
         let packets = self.0.take_packet_log().packets.into_iter();
-        let launches = packets.flat_map(|packet| packet.dispatches);
-        launches
-            .map(|launch| TappedPacket {
+        let launches = packets.flat_map(|packet| {
+            let header = u16::from_le_bytes([packet.bytes[0], packet.bytes[1]]);
+            let launches = packet.dispatches.into_iter();
+            launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
                 grid: launch.groups,
                 block: launch.group_size,
+                lds: launch.lds_bytes,
+                header,
                 kernarg: launch.kernarg,
             })
-            .collect()
+        });
+        launches.collect()
     }
 }
 
@@ -477,4 +481,140 @@ fn sixteen_threads_record_at_once_without_seeing_each_other() {
     };
     let agreement = reconcile(&expectation, &recording).unwrap();
     assert_eq!(agreement.executors(), 16);
+}
+
+/// A log that shows one more dispatch only at its second look after a token, and counts looks.
+struct Late {
+    tap: Tap,
+    looks: usize,
+}
+
+impl PacketTap for Late {
+    fn take(&mut self) -> Vec<TappedPacket> {
+        self.looks += 1;
+        let mut packets = self.tap.take();
+        // Looks 0 (before), 1 and 2 (after) belong to the first token.
+        if self.looks == 3 {
+            packets.push(TappedPacket {
+                symbol: "late".into(),
+                grid: [1; 3],
+                block: [32, 1, 1],
+                lds: 0,
+                header: 0,
+                kernarg: Vec::new(),
+            });
+        }
+        packets
+    }
+}
+
+#[test]
+fn a_dispatch_that_is_logged_late_is_judged_with_its_token() {
+    let plan = plan();
+    let gpu = gpu();
+    let device = open(&gpu);
+    let (mut instance, eager) = instance(&device, &plan);
+    let mut tap = Late {
+        tap: Tap(gpu),
+        looks: 0,
+    };
+    let positions = default_positions(plan.options.context);
+    let tapes = record_positions(&mut instance, &eager, 0, &positions, Some(&mut tap)).unwrap();
+    let recording = Recording {
+        sequence: plan.identity().sequence.0,
+        tapes,
+    };
+    let ordinal = format!("packet {} in the ring", plan.steps.len());
+    names(
+        &error_of(&plan, &recording),
+        &["position 0", &ordinal, "late was dispatched"],
+    );
+}
+
+#[test]
+fn the_packets_of_a_token_carry_lds_and_order() {
+    let plan = plan();
+    let recording = recording(&plan, &|_, _, _| Fault::None, None);
+    let lds: Vec<u32> = plan.kernels.iter().map(|kernel| kernel.lds_bytes).collect();
+    assert!(lds.iter().any(|bytes| *bytes > 0), "{lds:?}");
+    for tape in &recording.tapes {
+        let ring = tape.ring.as_ref().unwrap();
+        for (step, packet) in plan.steps.iter().zip(ring) {
+            let StepBody::Launch(launch) = &step.body;
+            assert_eq!(packet.lds, lds[launch.kernel as usize], "{}", step.name);
+            assert_eq!(packet.header & 0x1ff, 0x102, "{}", step.name);
+        }
+    }
+}
+
+#[test]
+fn changed_metadata_of_the_same_length_is_refused() {
+    let plan = plan();
+    let device = open(&gpu());
+    let good = std::fs::read(MODEL).unwrap();
+    Instance::new(&device, &plan, &good).unwrap();
+    let header = plan.model.header_bytes as usize;
+    let name = b"tokenizer.ggml.";
+    let at = good.windows(name.len()).position(|part| part == name);
+    let at = at.unwrap();
+    assert!(at < header);
+    // A letter of a key, the first and the last byte.
+    for at in [at, 0, header - 1] {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        let error = Instance::new(&device, &plan, &bytes).unwrap_err();
+        assert!(
+            matches!(&error, InstanceError::Source(SourceError::Header { bytes, .. }) if *bytes == header as u64),
+            "byte {at}: {error}"
+        );
+        names(&error.to_string(), &["make the plan again"]);
+    }
+}
+
+/// The plan with a scratch buffer larger than any card.
+fn oversized(plan: &Arc<CheckedPlan>) -> Arc<CheckedPlan> {
+    let mut tables: Plan = (***plan).clone();
+    let mut buffers = tables.buffers.iter_mut();
+    let scratch = buffers.find(|buffer| buffer.kind == BufferKind::Scratch);
+    scratch.unwrap().bytes = 1 << 38;
+    Arc::new(CheckedPlan::check(tables).unwrap())
+}
+
+#[test]
+fn a_plan_larger_than_the_device_is_refused_before_anything_is_allocated() {
+    let gpu = gpu();
+    let device = open(&gpu);
+    let plan = oversized(&plan());
+    let before = gpu.memory().allocations().len();
+    let source = FileSource::open(Path::new(MODEL)).unwrap();
+    let error = Instance::new(&device, &plan, &source).unwrap_err();
+    assert!(
+        matches!(&error, InstanceError::Memory { needed, available, .. }
+            if *needed >= 1 << 38 && *available == device.info().vram_bytes),
+        "{error}"
+    );
+    assert_eq!(gpu.memory().allocations().len(), before);
+}
+
+/// Rows before a recorded position count as decoded, so they must hold the same in every executor.
+#[test]
+fn starting_in_the_middle_zeroes_every_kv_row() {
+    let plan = plan();
+    let device = open(&gpu());
+    let (mut instance, _) = instance(&device, &plan);
+    instance.fill(BufferKind::Kv, 0x5A).unwrap();
+    instance.reset_at(9).unwrap();
+    let states = instance.snapshot().unwrap();
+    let rows = plan.buffers.iter().zip(&states);
+    let kv: Vec<_> = rows
+        .filter(|(planned, _)| planned.kind == BufferKind::Kv)
+        .collect();
+    assert!(!kv.is_empty());
+    for (planned, state) in kv {
+        assert!(
+            state.bytes.iter().all(|byte| *byte == 0),
+            "{}",
+            planned.name
+        );
+    }
 }

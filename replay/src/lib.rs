@@ -8,6 +8,10 @@
 //! (device, softgpu), printing (tools).
 #![forbid(unsafe_code)]
 
+// The fixtures of tests/ name this crate as a user does.
+#[cfg(test)]
+extern crate self as refrain_replay;
+
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;

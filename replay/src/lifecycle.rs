@@ -185,7 +185,9 @@ fn tape_file_code(error: &TapeFileError) -> Option<Code> {
 fn reconcile_code(error: &ReconcileError) -> Code {
     match error {
         ReconcileError::OtherPlan { .. } => Code::OtherPlan,
-        ReconcileError::TooFew { .. } => Code::RecordingUnfinished,
+        ReconcileError::TooFew { .. } | ReconcileError::NotRecorded { .. } => {
+            Code::RecordingUnfinished
+        }
         ReconcileError::ExtraLaunch { .. }
         | ReconcileError::MissingLaunch { .. }
         | ReconcileError::Swapped { .. }
@@ -357,6 +359,8 @@ impl Checked {
             return Err(none).at(Stage::Record);
         };
         let recording = Recording { sequence, tapes };
+        let (tapes, executors) = (recording.tapes.len(), recording.executors());
+        tracing::info!(tapes, executors, ?positions, "recorded");
         Ok(Recorded {
             checked: self,
             recording,
@@ -406,6 +410,10 @@ impl Recorded {
     pub fn reconcile(self) -> Result<Reconciled, Poisoned> {
         let expectation = Expectation::of(&self.checked.plan).at(Stage::Reconcile)?;
         let agreement = reconcile(&expectation, &self.recording).at(Stage::Reconcile)?;
+        tracing::info!(
+            ring_tapes = agreement.ring_tapes(),
+            "reconciled with the plan"
+        );
         let Self {
             recording,
             instance,
@@ -457,6 +465,7 @@ impl Reconciled {
         let plan = self.instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
+        tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
         let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
             replayer: replayer.at(Stage::Lower)?,

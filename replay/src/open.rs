@@ -124,14 +124,19 @@ pub struct GpuTap(Arc<SoftGpu>);
 impl PacketTap for GpuTap {
     fn take(&mut self) -> Vec<TappedPacket> {
         let packets = self.0.take_packet_log().packets.into_iter();
-        let launches = packets
-            .flat_map(|packet| packet.dispatches)
-            .map(|launch| TappedPacket {
+        let launches = packets.flat_map(|packet| {
+            // Header half-word of an AQL packet.
+            let header = u16::from_le_bytes([packet.bytes[0], packet.bytes[1]]);
+            let launches = packet.dispatches.into_iter();
+            launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
                 grid: launch.groups,
                 block: launch.group_size,
+                lds: launch.lds_bytes,
+                header,
                 kernarg: launch.kernarg,
-            });
+            })
+        });
         launches.collect()
     }
 }

@@ -406,3 +406,6 @@ fn vendor_packet(address: u64, dwords: usize, signal: u64) -> Result<Packet, Sta
         .map(|packet| packet.bytes())
         .map_err(StageError::Vendor)
 }
+
+#[cfg(test)]
+mod tests;

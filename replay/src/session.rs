@@ -18,6 +18,7 @@ use refrain_recorder::{
     Reconciled, TensorSource, first_difference,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Byte that scratch and KV are filled with before runs that are compared: what the first run wrote
@@ -111,7 +112,7 @@ pub enum Route {
 pub struct Generation {
     /// Generated tokens, an end-of-sequence token included.
     pub tokens: Vec<u32>,
-    /// Why the text ended, if it did before the tokens asked for.
+    /// Why the text ended, if it did before the tokens asked for; `None` also when it was cancelled.
     pub stop: Option<StopReason>,
 }
 
@@ -124,12 +125,14 @@ pub struct Verification {
     pub same_tokens: bool,
     /// The first byte in which any buffer differs (first eager, second retained).
     pub difference: Option<Difference>,
+    /// Whether the retained run was cancelled, so that nothing was verified.
+    pub cancelled: bool,
 }
 
 impl Verification {
     /// Whether tokens and every buffer byte agree.
     pub const fn verified(&self) -> bool {
-        self.same_tokens && self.difference.is_none()
+        self.same_tokens && self.difference.is_none() && !self.cancelled
     }
 }
 
@@ -142,10 +145,14 @@ pub struct Counters {
     pub unique_kernels: usize,
     /// Dwords of one retained token: indirect buffer, or 16 per AQL packet; 0 when eager.
     pub dwords: usize,
-    /// Token steps replayed, prompt tokens included.
+    /// Token steps replayed, prompt tokens included; steps past the end of a text excluded.
     pub replayed_tokens: u64,
-    /// Token steps run eagerly, prompt tokens included; recording excluded.
+    /// Token steps run eagerly, prompt tokens included; recording and steps past the end of a text
+    /// excluded.
     pub eager_tokens: u64,
+    /// Token steps, on either route, that ran after their text had ended and changed nothing: those
+    /// in flight when the host read the end.
+    pub past_end_tokens: u64,
     /// Refusals by code.
     pub refusals: RefusalCounts,
     /// Host time of an eager token in microseconds, median: launch calls, no waiting.
@@ -177,6 +184,21 @@ pub struct Session {
     /// Sequence number of the next ring entry to read.
     next_seq: u32,
     stop: Option<StopReason>,
+    text: TextSteps,
+    cancel: Arc<AtomicBool>,
+    /// Whether the current text was cancelled.
+    cancelled: bool,
+}
+
+/// Token steps of the current text.
+#[derive(Debug, Default)]
+struct TextSteps {
+    /// Steps before the one that generates the first token.
+    prompt: u64,
+    /// Steps submitted.
+    submitted: u64,
+    /// Steps counted as past the end.
+    past_end: u64,
 }
 
 impl Session {
@@ -249,6 +271,9 @@ impl Session {
             beside_host_us: None,
             next_seq: 1,
             stop: None,
+            text: TextSteps::default(),
+            cancel: Arc::default(),
+            cancelled: false,
         }
     }
 
@@ -300,6 +325,17 @@ impl Session {
         counters
     }
 
+    /// A flag that ends texts from any thread: while it is set, [`Self::advance`] submits no step.
+    /// The session never clears it.
+    pub fn cancel_handle(&self) -> Arc<AtomicBool> {
+        self.cancel.clone()
+    }
+
+    /// Whether the current text was ended by [`Self::cancel_handle`].
+    pub const fn cancelled(&self) -> bool {
+        self.cancelled
+    }
+
     /// Starts a text. Waits for tokens in flight first.
     ///
     /// # Errors
@@ -309,6 +345,11 @@ impl Session {
         self.instance.reset(prompt, generate)?;
         self.next_seq = 1;
         self.stop = None;
+        self.cancelled = false;
+        self.text = TextSteps {
+            prompt: prompt.len().saturating_sub(1) as u64,
+            ..TextSteps::default()
+        };
         Ok(())
     }
 
@@ -325,8 +366,10 @@ impl Session {
 
     /// Runs up to `steps` token steps of the current text and hands out generated tokens as the
     /// host reads them from the ring. Ends early once the text has ended; steps in flight then
-    /// change nothing. Leaves nothing in flight. On the retained route no memory is allocated and
-    /// no kernarg byte is written, unless an error is reported.
+    /// change nothing. Also ends early, and ends the text, once [`Self::cancel_handle`] is set: it
+    /// is looked at before each step and after each token handed out, and no token is handed out
+    /// after it. Leaves nothing in flight. On the retained route no memory is allocated and no
+    /// kernarg byte is written, unless an error is reported.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -337,18 +380,13 @@ impl Session {
         on_token: &mut dyn FnMut(u32),
     ) -> Result<(), SessionError> {
         for _ in 0..steps {
-            if self.stop.is_some() {
+            if self.stop.is_some() || self.look_for_cancel() {
                 break;
             }
             self.step(route)?;
             self.read_ring(on_token)?;
         }
-        if let (Route::Retained, Some(replayer)) = (route, &mut self.replayer) {
-            while replayer.in_flight() > 0 {
-                replayer.wait_oldest()?;
-            }
-        }
-        self.read_ring(on_token)
+        self.settle(route, on_token)
     }
 
     /// Runs exactly `steps` token steps, past the end of the text as well.
@@ -360,8 +398,34 @@ impl Session {
             self.step(route)?;
             self.read_ring(&mut |_| {})?;
         }
-        self.idle()?;
-        self.read_ring(&mut |_| {})
+        self.settle(route, &mut |_| {})
+    }
+
+    fn look_for_cancel(&mut self) -> bool {
+        self.cancelled |= self.cancel.load(Ordering::Relaxed);
+        self.cancelled
+    }
+
+    /// Waits until nothing is in flight, reads the rest of the ring, and takes the steps that ran
+    /// past the end of the text out of the route's figure.
+    fn settle(&mut self, route: Route, on_token: &mut dyn FnMut(u32)) -> Result<(), SessionError> {
+        if let (Route::Retained, Some(replayer)) = (route, &mut self.replayer) {
+            replayer.drain()?;
+        }
+        self.read_ring(on_token)?;
+        if self.stop.is_some() {
+            let live = self.text.prompt + u64::from(self.next_seq - 1);
+            let past_end = self.text.submitted.saturating_sub(live);
+            let more = past_end - self.text.past_end.min(past_end);
+            self.text.past_end = past_end;
+            self.counters.past_end_tokens += more;
+            let counted = match route {
+                Route::Eager => &mut self.counters.eager_tokens,
+                Route::Retained => &mut self.counters.replayed_tokens,
+            };
+            *counted = counted.saturating_sub(more);
+        }
+        Ok(())
     }
 
     fn step(&mut self, route: Route) -> Result<(), SessionError> {
@@ -385,6 +449,7 @@ impl Session {
                 self.counters.replayed_tokens += 1;
             }
         }
+        self.text.submitted += 1;
         Ok(())
     }
 
@@ -394,7 +459,7 @@ impl Session {
         {
             self.next_seq += 1;
             self.stop = entry.stop();
-            if self.stop != Some(StopReason::NotFinite) {
+            if self.stop != Some(StopReason::NotFinite) && !self.look_for_cancel() {
                 self.counters.generated += 1;
                 on_token(entry.token);
             }
@@ -444,7 +509,7 @@ impl Session {
             })?;
         }
         self.counters.wall += start.elapsed();
-        let asked = self.stop == Some(StopReason::Limit);
+        let asked = self.cancelled || self.stop == Some(StopReason::Limit);
         Ok(Generation {
             tokens,
             stop: if asked { None } else { self.stop },
@@ -478,6 +543,7 @@ impl Session {
             generation,
             same_tokens,
             difference,
+            cancelled: self.cancelled,
         })
     }
 

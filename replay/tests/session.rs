@@ -9,13 +9,20 @@ mod common;
 
 use common::{PROMPT, device, plan, session, source};
 use refrain_kernels::{StopReason, Target};
-use refrain_planner::plan::BufferKind;
-use refrain_recorder::{BufferState, EmbeddedObjects, FileSource, InstanceError, first_difference};
+use refrain_planner::CheckedPlan;
+use refrain_planner::plan::{BufferKind, Plan};
+use refrain_recorder::{
+    BufferState, EmbeddedObjects, FileSource, InstanceError, SourceError, TensorSource,
+    first_difference,
+};
 use refrain_replay::{
     Code, Retain, Route, Session, SessionError, SessionOptions, StageError, Transport,
 };
+use refrain_softgpu::SoftGpu;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One hash per buffer, with its name.
 fn hashes(states: &[BufferState]) -> Vec<(String, u64)> {
@@ -100,10 +107,7 @@ fn state_past_end(
 ) -> (Vec<BufferState>, Option<StopReason>) {
     let plan = plan(Target::Gfx1201, context);
     let mut session = session(&plan, transport, in_flight);
-    session
-        .instance()
-        .fill(refrain_planner::plan::BufferKind::Scratch, 0)
-        .unwrap();
+    session.instance().fill(BufferKind::Scratch, 0).unwrap();
     session.start(&PROMPT, limit).unwrap();
     session
         .advance_past_end(
@@ -286,10 +290,10 @@ fn ineligible_plans_are_refused_with_their_reasons() {
         detail: "by hand".into(),
     };
     tables.eligibility = Eligibility::Refused(vec![reason]);
-    let Ok(plan) = refrain_planner::CheckedPlan::check(tables) else {
+    let Ok(plan) = CheckedPlan::check(tables) else {
         return;
     };
-    let plan = std::sync::Arc::new(plan);
+    let plan = Arc::new(plan);
     let options = SessionOptions {
         retain: Retain::Whole,
         ..SessionOptions::default()
@@ -316,4 +320,148 @@ fn ineligible_plans_are_refused_with_their_reasons() {
         2
     );
     assert_eq!(session.counters().refusals.rows(), [(Code::NotEligible, 1)]);
+}
+
+/// A plan like `base` with another end-of-sequence token.
+fn with_eos(base: &CheckedPlan, eos: u32) -> Arc<CheckedPlan> {
+    let mut tables: Plan = (**base).clone();
+    tables.model.eos = Some(eos);
+    Arc::new(CheckedPlan::check(tables).unwrap())
+}
+
+#[test]
+fn steps_past_the_end_are_counted_apart() {
+    let prompt = PROMPT.len() as u64 - 1;
+    let long = plan(Target::Gfx1201, 64);
+    let short = plan(Target::Gfx1201, 16);
+    let text = session(&long, Transport::Aql, 1)
+        .generate(&PROMPT, 20, &mut |_| {})
+        .unwrap();
+    // A token ends a text where it occurs first; the latest such place.
+    let at = (0..20)
+        .rev()
+        .find(|at| !text.tokens[..*at].contains(&text.tokens[*at]))
+        .unwrap();
+    let eos = text.tokens[at];
+    let ended = with_eos(&long, eos);
+    let rows = [
+        ("limit", &long, 5, None),
+        ("context", &short, u32::MAX, Some(StopReason::ContextEnd)),
+        ("eos", &ended, 40, Some(StopReason::Eos)),
+    ];
+    for (name, plan, limit, stop) in rows {
+        for (transport, in_flight) in [
+            (Transport::Aql, 1),
+            (Transport::Aql, 8),
+            (Transport::Pm4, 3),
+        ] {
+            let mut session = session(plan, transport, in_flight);
+            for times in 1..=2 {
+                let text = session.generate(&PROMPT, limit, &mut |_| {}).unwrap();
+                assert_eq!(text.stop, stop, "{name}");
+                let live = times * (prompt + text.tokens.len() as u64);
+                let counters = session.counters();
+                let found = (counters.replayed_tokens, counters.eager_tokens);
+                assert_eq!(found, (live, 0), "{name} {transport} {in_flight}");
+                assert!(counters.past_end_tokens < times * u64::from(in_flight) + 1);
+            }
+            session
+                .run(Route::Eager, &PROMPT, limit, &mut |_| {})
+                .unwrap();
+            let counters = session.counters();
+            let live = counters.replayed_tokens / 2;
+            assert_eq!(counters.eager_tokens, live, "{name}");
+            // Exactly the steps submitted after the end, on either route.
+            let before = counters.past_end_tokens;
+            session.advance_past_end(Route::Retained, 7).unwrap();
+            session.advance_past_end(Route::Eager, 2).unwrap();
+            let after = session.counters();
+            assert_eq!(after.past_end_tokens, before + 9, "{name}");
+            let found = (after.replayed_tokens, after.eager_tokens);
+            assert_eq!(found, (2 * live, live), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_text_hands_out_nothing_more_and_leaves_the_session_usable() {
+    let plan = plan(Target::Gfx1201, 64);
+    for (transport, in_flight) in [
+        (Transport::Aql, 1),
+        (Transport::Aql, 8),
+        (Transport::Pm4, 3),
+    ] {
+        let mut session = session(&plan, transport, in_flight);
+        let whole = session.generate(&PROMPT, 40, &mut |_| {}).unwrap();
+        let steps = session.counters().replayed_tokens;
+        let cancel = session.cancel_handle();
+        let mut seen = 0;
+        let text = session
+            .generate(&PROMPT, 40, &mut |_| {
+                seen += 1;
+                cancel.store(seen == 3, Ordering::Relaxed);
+            })
+            .unwrap();
+        assert_eq!((&text.tokens[..], text.stop), (&whole.tokens[..3], None));
+        assert!(session.cancelled());
+        assert_eq!(session.replayer().unwrap().in_flight(), 0);
+        let more = session.counters().replayed_tokens - steps;
+        let prompt = PROMPT.len() as u64 - 1;
+        assert!(
+            (prompt + 3..=prompt + 3 + u64::from(in_flight)).contains(&more),
+            "{more}"
+        );
+        // While it is set nothing runs; cleared, a cancelled text stays ended.
+        cancel.store(true, Ordering::Relaxed);
+        let none = session.generate(&PROMPT, 40, &mut |_| {}).unwrap();
+        assert!(none.tokens.is_empty() && session.cancelled());
+        cancel.store(false, Ordering::Relaxed);
+        session.advance(Route::Retained, 9, &mut |_| {}).unwrap();
+        assert_eq!(session.counters().replayed_tokens, steps + more);
+        let again = session.verify(&PROMPT, 40, &mut |_| {}).unwrap();
+        assert!(again.verified(), "{again:?}");
+        assert_eq!(again.generation, whole);
+    }
+}
+
+/// A model that counts, whenever it is read, how many instances are alive.
+struct Watching {
+    file: FileSource,
+    gpu: Arc<SoftGpu>,
+    control: String,
+    most: AtomicUsize,
+}
+
+impl TensorSource for Watching {
+    fn name(&self) -> String {
+        self.file.name()
+    }
+
+    fn file_bytes(&self) -> Result<u64, SourceError> {
+        self.file.file_bytes()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
+        let rows = self.gpu.memory().allocations();
+        let alive = rows.iter().filter(|row| *row.name == *self.control).count();
+        self.most.fetch_max(alive, Ordering::Relaxed);
+        self.file.read(offset, out)
+    }
+}
+
+/// Two instances that are never alive together may get the same addresses, and an address kept
+/// from the first would then pass in the second.
+#[test]
+fn where_memory_holds_both_the_recorded_instances_are_alive_together() {
+    let plan = plan(Target::Gfx1201, 64);
+    let opened = device(Target::Gfx1201);
+    let control = plan.control_buffer().unwrap() as usize;
+    let watching = Watching {
+        file: source(),
+        gpu: opened.soft.clone().unwrap(),
+        control: plan.buffers[control].name.clone(),
+        most: AtomicUsize::new(0),
+    };
+    refrain_replay::record(&opened, &plan, &watching, &EmbeddedObjects).unwrap();
+    assert_eq!(watching.most.into_inner(), 2);
 }

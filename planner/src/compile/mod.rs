@@ -122,16 +122,12 @@ pub fn compile(
     let target = target(machine)?;
     let header = source.header();
     let bound = arch::bind(header)?;
-    let name = bound.name.clone().unwrap_or_else(|| {
-        let stem = source.path().file_stem();
-        stem.map_or_else(
-            || "unnamed".to_owned(),
-            |stem| stem.to_string_lossy().into_owned(),
-        )
-    });
+    // Not the file's name: renaming a model must not change its plan.
+    let name = bound.name.clone().unwrap_or_else(|| "unnamed".to_owned());
     let options = resolve(options, &bound, &name)?;
     let graph = graph::build(&bound)?;
     let rope = rope(source, &bound)?;
+    let header_digest = digest(source, 0, header.data_offset)?;
     let digests = digests(source, &bound)?;
     let Lowered {
         buffers,
@@ -147,6 +143,8 @@ pub fn compile(
             arch: bound.arch.name.to_owned(),
             name,
             file_bytes: header.file_bytes,
+            header_bytes: header.data_offset,
+            header_digest,
             geometry: bound.geometry,
             eos: bound.eos,
             tensors,
@@ -222,23 +220,25 @@ fn rope(source: &GgufFile, bound: &Bound) -> Result<Vec<u8>, PlanError> {
 
 /// Digest of each bound weight's bytes in the file.
 fn digests(source: &GgufFile, bound: &Bound) -> Result<Vec<Digest>, GgufError> {
-    let mut window = vec![0; READ_BYTES];
-    let mut digests = Vec::with_capacity(bound.weights.len());
-    for weight in &bound.weights {
-        let mut hasher = blake3::Hasher::new();
-        let mut at = weight.info.offset;
-        let mut left = weight.info.bytes;
-        while left > 0 {
-            let take = left.min(READ_BYTES as u64);
-            let part = &mut window[..take as usize];
-            source.read_at(at, part)?;
-            hasher.update(part);
-            at += take;
-            left -= take;
-        }
-        digests.push(*hasher.finalize().as_bytes());
+    let weights = bound.weights.iter();
+    weights
+        .map(|weight| digest(source, weight.info.offset, weight.info.bytes))
+        .collect()
+}
+
+/// Digest of `bytes` bytes of the file from `offset` on.
+fn digest(source: &GgufFile, offset: u64, bytes: u64) -> Result<Digest, GgufError> {
+    let mut window = vec![0; bytes.min(READ_BYTES as u64) as usize];
+    let mut hasher = blake3::Hasher::new();
+    let (mut at, end) = (offset, offset + bytes);
+    while at < end {
+        let take = (end - at).min(READ_BYTES as u64);
+        let part = &mut window[..take as usize];
+        source.read_at(at, part)?;
+        hasher.update(part);
+        at += take;
     }
-    Ok(digests)
+    Ok(*hasher.finalize().as_bytes())
 }
 
 fn fits(

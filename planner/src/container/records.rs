@@ -111,6 +111,8 @@ struct ModelHead {
     arch: String,
     name: String,
     file_bytes: u64,
+    header_bytes: u64,
+    header_digest: Digest,
     geometry: Geometry,
     eos: Option<u32>,
 }
@@ -118,6 +120,8 @@ record!(ModelHead {
     arch: String,
     name: String,
     file_bytes: u64,
+    header_bytes: u64,
+    header_digest: Digest,
     geometry: Geometry,
     eos: Option<u32>,
 });
@@ -141,6 +145,8 @@ pub(super) fn sections(plan: &Plan) -> Vec<RawSection> {
         arch: plan.model.arch.clone(),
         name: plan.model.name.clone(),
         file_bytes: plan.model.file_bytes,
+        header_bytes: plan.model.header_bytes,
+        header_digest: plan.model.header_digest,
         geometry: plan.model.geometry,
         eos: plan.model.eos,
     };
@@ -174,6 +180,8 @@ pub(super) fn plan(
         arch,
         name,
         file_bytes,
+        header_bytes,
+        header_digest,
         geometry,
         eos,
     } = read(&mut sections, MODEL)?;
@@ -185,6 +193,8 @@ pub(super) fn plan(
             arch,
             name,
             file_bytes,
+            header_bytes,
+            header_digest,
             geometry,
             eos,
             tensors,

@@ -1,5 +1,6 @@
 //! What can be wrong with a GGUF file: one variant per cause, with byte offset, both values and the remedy.
 
+use std::io;
 use std::path::PathBuf;
 
 /// Why a GGUF file was refused. `offset` is always a byte offset from the start of the file.
@@ -7,16 +8,14 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum GgufError {
     /// The file could not be opened or read.
-    #[error(
-        "cannot read {path} at byte {offset}: {source}; check that the file exists and is readable"
-    )]
+    #[error("{}", unread(*offset, source))]
     Io {
-        /// File being read.
+        /// File being read; not in the text, as every error here is about that file.
         path: PathBuf,
         /// Byte offset of the read.
         offset: u64,
         /// Cause given by the operating system.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file ends inside the header.
     #[error(
@@ -377,6 +376,20 @@ pub enum GgufError {
         /// Tensor name.
         tensor: String,
     },
+}
+
+/// The system's answer with what can be done about it.
+fn unread(offset: u64, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::NotFound => format!("{source}; check the path"),
+        io::ErrorKind::PermissionDenied => {
+            format!("{source}; get the right to read the file (chmod or its owner)")
+        }
+        io::ErrorKind::UnexpectedEof => format!(
+            "byte {offset}: the file became shorter while it was read; copy or download it again"
+        ),
+        _ => format!("byte {offset}: {source}; check the disk or share that holds the file"),
+    }
 }
 
 impl GgufError {

@@ -2,8 +2,10 @@
 //!
 //! Each layer is BLAKE3 in a domain of its own (key-derivation mode, version in the context string)
 //! over the canonical encoding of the fields that belong to it. Left out everywhere: the producer,
-//! the model's display name, its place and size in a file, and the machine's profile beyond its
-//! target. The `encoding` and `environment` layers belong to proofs and goldens, not to plans.
+//! the model's display name, its place and size in a file, the digest of that file's header, and the
+//! machine's profile beyond its target. The header holds names, the tokenizer and where tensors lie;
+//! none of them changes a number that a step computes, and what does (geometry, end token, tensor
+//! types and shapes) is in the model layer by itself. The `encoding` and `environment` layers belong to proofs and goldens, not to plans.
 
 use crate::container::codec::Codec;
 use crate::plan::{BufferKind, Digest, Plan, StepBody};

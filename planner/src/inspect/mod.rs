@@ -6,9 +6,10 @@ use crate::container::CheckedPlan;
 use crate::identity::{Layer, hex};
 use crate::plan::{
     Arg, Buffer, BufferKind, Eligibility, Extent, Hazard, Invalidate, Launch, Plan, Region, Step,
-    StepBody, Tier,
+    StepBody, Tier, Wait,
 };
 use refrain_kernels::{WORDS, Writer, find};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -23,7 +24,7 @@ pub fn inspect(plan: &CheckedPlan) -> String {
 fn write_all(out: &mut String, plan: &CheckedPlan) -> fmt::Result {
     writeln!(out, "plan      {}", plan.id_hex())?;
     writeln!(out, "sequence  {}", plan.identity().sequence)?;
-    writeln!(out, "producer  {}", plan.producer)?;
+    writeln!(out, "producer  {}", clean(&plan.producer))?;
     head(out, plan)?;
     memory(out, plan)?;
     tensors(out, plan)?;
@@ -47,7 +48,9 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(
         out,
         "\nmodel     {} ({}), file of {} bytes",
-        model.name, model.arch, model.file_bytes
+        clean(&model.name),
+        clean(&model.arch),
+        model.file_bytes
     )?;
     writeln!(
         out,
@@ -66,7 +69,11 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(
         out,
         "machine   {} ({}, {}): {} CUs, {} bytes",
-        machine.name, machine.target, machine.card, machine.compute_units, machine.vram_bytes
+        clean(&machine.name),
+        machine.target,
+        clean(&machine.card),
+        machine.compute_units,
+        machine.vram_bytes
     )?;
     let options = &plan.options;
     writeln!(
@@ -170,31 +177,30 @@ fn launches(out: &mut String, plan: &Plan) -> fmt::Result {
                 Invalidate::None => "",
                 Invalidate::Agent => ", invalidate",
             };
-            let why =
-                plan.schedule
-                    .edges
-                    .get(wait.because as usize)
-                    .map_or_else(String::new, |edge| {
-                        let hazard = match edge.hazard {
-                            Hazard::Raw => "reads what",
-                            Hazard::War => "overwrites what",
-                            Hazard::Waw => "writes over",
-                        };
-                        let from = plan
-                            .steps
-                            .get(edge.from as usize)
-                            .map_or("", |s| s.name.as_str());
-                        format!(
-                            "{} {hazard} {from} left in {}",
-                            step.name,
-                            name(plan, edge.buffer)
-                        )
-                    });
+            let why = because(plan, wait);
             writeln!(out, "       wait{invalidate}: {why}")?;
         }
         launch(out, plan, id, step)?;
     }
     Ok(())
+}
+
+/// The edge behind a wait, in words.
+fn because(plan: &Plan, wait: &Wait) -> String {
+    let Some(edge) = plan.schedule.edges.get(wait.because as usize) else {
+        return String::new();
+    };
+    let hazard = match edge.hazard {
+        Hazard::Raw => "reads what",
+        Hazard::War => "overwrites what",
+        Hazard::Waw => "writes over what",
+    };
+    let step = |id: u32| {
+        let step = plan.steps.get(id as usize);
+        step.map_or_else(Cow::default, |step| clean(&step.name))
+    };
+    let (from, to) = (step(edge.from), step(edge.to));
+    format!("{to} {hazard} {from} left in {}", name(plan, edge.buffer))
 }
 
 fn launch(out: &mut String, plan: &Plan, id: usize, step: &Step) -> fmt::Result {
@@ -212,7 +218,8 @@ fn launch(out: &mut String, plan: &Plan, id: usize, step: &Step) -> fmt::Result 
     write!(
         out,
         "  {id:>4} {:<20} {symbol:<22} x{:<5}",
-        step.name, grid[0]
+        clean(&step.name),
+        grid[0]
     )?;
     let decls = find(symbol).map_or(&[][..], |row| row.args);
     for (arg, decl) in args.iter().zip(decls) {
@@ -264,10 +271,27 @@ fn moving_text(plan: &Plan, region: &Region) -> String {
     }
 }
 
-fn name(plan: &Plan, buffer: u32) -> &str {
+fn name(plan: &Plan, buffer: u32) -> Cow<'_, str> {
     plan.buffers
         .get(buffer as usize)
-        .map_or("?", |buffer| buffer.name.as_str())
+        .map_or(Cow::Borrowed("?"), |buffer| clean(&buffer.name))
+}
+
+/// Text of a model file, profile or plan with control characters escaped: a name may not move the
+/// cursor, colour the terminal or begin a line of its own.
+fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            out.extend(char.escape_debug());
+        } else {
+            out.push(char);
+        }
+    }
+    Cow::Owned(out)
 }
 
 fn words(out: &mut String) -> fmt::Result {
@@ -289,8 +313,9 @@ fn eligibility(out: &mut String, plan: &Plan) -> fmt::Result {
             writeln!(out, "\nrefused   {} reasons", reasons.len())?;
             for reason in reasons {
                 let step = reason.step.and_then(|step| plan.steps.get(step as usize));
-                let step = step.map_or("plan", |step| step.name.as_str());
-                writeln!(out, "  RF{:03} {step}: {}", reason.code, reason.detail)?;
+                let step = step.map_or(Cow::Borrowed("plan"), |step| clean(&step.name));
+                let detail = clean(&reason.detail);
+                writeln!(out, "  RF{:03} {step}: {detail}", reason.code)?;
             }
             Ok(())
         }

@@ -49,10 +49,14 @@ pub struct Plan {
 pub struct Model {
     /// `general.architecture` of the file, e.g. `qwen3`.
     pub arch: String,
-    /// `general.name`, or the file stem.
+    /// `general.name`, or `unnamed`: what the file says, never what it is called.
     pub name: String,
     /// Length of the model file in bytes.
     pub file_bytes: u64,
+    /// Bytes of the model file before its tensor data: metadata, tokenizer, tensor table, padding.
+    pub header_bytes: u64,
+    /// Plain BLAKE3 of those bytes, so that whoever opens the file again can refuse another header.
+    pub header_digest: Digest,
     /// Shape facts that kernels and buffers were sized from.
     pub geometry: Geometry,
     /// Token that ends a text, if the file names one.
@@ -352,7 +356,8 @@ pub struct Wait {
     pub before: StepId,
     /// Caches to invalidate after the wait.
     pub invalidate: Invalidate,
-    /// Index into [`Schedule::edges`] of an edge that demands it.
+    /// Index into [`Schedule::edges`] of an edge that demands it with this invalidation. The edge
+    /// starts before `before` and ends at it, or later where no other wait comes between.
     pub because: u32,
 }
 

@@ -185,21 +185,24 @@ pub fn waits(edges: &[Edge], steps: usize, write_order: Invalidate) -> Vec<Wait>
         let stale = |edge: &Edge| edge.hazard == Hazard::Raw && edge.from >= fresh;
         let open = into.clone().filter(|(_, edge)| edge.from >= ordered);
         let raw = open.clone().find(|(_, edge)| edge.hazard == Hazard::Raw);
-        let any_stale = into.clone().any(|(_, edge)| stale(edge));
-        let invalidate = if any_stale {
+        let stale = into.clone().find(|(_, edge)| stale(edge));
+        let invalidate = if stale.is_some() {
             Invalidate::Agent
         } else {
             write_order
         };
-        if let Some((because, _)) = raw.or_else(|| open.clone().next()) {
+        // The reason given is the edge that asks the most, so that it also explains `invalidate`.
+        if let Some((first, _)) = open.clone().next() {
+            let because = raw.or(stale).map_or(first, |(because, _)| because) as u32;
             waits.push(Wait {
                 before: step,
                 invalidate,
-                because: because as u32,
+                because,
             });
             ordered = step;
-        } else if any_stale && let Some(last) = waits.last_mut() {
+        } else if let (Some((because, _)), Some(last)) = (stale, waits.last_mut()) {
             last.invalidate = Invalidate::Agent;
+            last.because = because as u32;
         } else {
             continue;
         }

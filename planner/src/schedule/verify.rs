@@ -224,10 +224,11 @@ fn check_waits(plan: &Plan, waits: &[Wait]) -> Result<(), Violation> {
                 format!("because of edge {} of {edges}", wait.because),
             );
         };
-        if edge.to != wait.before {
+        let next = waits.get(index + 1).map_or(StepId::MAX, |next| next.before);
+        if edge.from >= wait.before || edge.to < wait.before || edge.to >= next {
+            let (before, Edge { from, to, .. }) = (wait.before, edge);
             let reason = format!(
-                "before step {} because of an edge into {}",
-                wait.before, edge.to
+                "before step {before} because of edge {from} -> {to}, which it does not serve"
             );
             return malformed(index, reason);
         }

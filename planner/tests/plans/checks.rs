@@ -1,11 +1,14 @@
 //! Plans that contradict themselves or this build, and the kernarg bytes of plans that do not.
 
-use crate::fixture::{AUSTEN, plan, repository, sample};
+use crate::fixture::{AUSTEN, Tiny, plan, repository, sample};
 use refrain_kernels::{ArgKind, ArgValue, Dtype, Target, find};
+use refrain_planner::lowering::{WordRanges, declare};
+use refrain_planner::machine::Machine;
 use refrain_planner::plan::{
     Arg, BufferKind, Eligibility, Extent, Launch, Plan, RefusalReason, StepBody,
 };
-use refrain_planner::{CheckError, CheckedPlan};
+use refrain_planner::schedule::build;
+use refrain_planner::{CheckError, CheckedPlan, CompileOptions, compile};
 
 fn launch<'a>(plan: &'a mut Plan, name: &str) -> &'a mut Launch {
     let step = plan
@@ -43,6 +46,31 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     (
         "infinite base",
         |p| p.model.geometry.rope_theta = f32::INFINITY,
+        "MODL",
+    ),
+    ("no header", |p| p.model.header_bytes = 0, "MODL"),
+    (
+        "header into a tensor",
+        |p| {
+            let first = p.model.tensors.iter().map(|t| t.file_offset).min();
+            p.model.header_bytes = first.unwrap() + 1;
+        },
+        "MODL",
+    ),
+    (
+        "header past file",
+        |p| p.model.header_bytes = u64::MAX,
+        "MODL",
+    ),
+    (
+        "header past limit",
+        |p| {
+            p.model.file_bytes = 1 << 40;
+            for tensor in &mut p.model.tensors {
+                tensor.file_offset += 1 << 32;
+            }
+            p.model.header_bytes = 1 << 31;
+        },
         "MODL",
     ),
     ("eos past vocabulary", |p| p.model.eos = Some(80), "MODL"),
@@ -288,6 +316,109 @@ fn every_contradiction_is_refused_with_its_section() {
             text.contains(&format!("section {section}")),
             "{name}: {text}"
         );
+    }
+}
+
+/// Moves one address of a launch and makes everything else agree: regions, edges and waits. What is
+/// then refused is refused for the address.
+fn move_argument(plan: &mut Plan, step: &str, argument: &str, to: impl Fn(u32, u64) -> (u32, u64)) {
+    let ranges = WordRanges {
+        vocab: plan.model.geometry.vocab,
+        context: plan.options.context,
+        ring_entries: plan.options.ring_entries,
+    };
+    let control = plan.control_buffer().unwrap();
+    let kernels = plan.kernels.clone();
+    let launch = launch(plan, step);
+    let row = find(&kernels[launch.kernel as usize].symbol).unwrap();
+    let position = row.args.iter().position(|arg| arg.name == argument);
+    let Arg::Region { buffer, offset } = launch.args[position.unwrap()] else {
+        panic!("{argument} of {step}")
+    };
+    let (buffer, offset) = to(buffer, offset);
+    launch.args[position.unwrap()] = Arg::Region { buffer, offset };
+    let effects = declare(row, &launch.args, &ranges, control).unwrap();
+    (launch.reads, launch.writes) = effects.regions();
+    plan.schedule = build(&plan.steps, Target::Gfx1201);
+}
+
+/// The fact that a plan is refused for, `None` if it is not.
+fn refused_for(plan: Plan) -> Option<&'static str> {
+    match CheckedPlan::check(plan).err()? {
+        CheckError::Mismatch { what, .. } => Some(what),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_weight_region_lies_in_one_tensor() {
+    // In the middle of a buffer, so that the bytes before and after it belong to other tensors.
+    for (by, expected) in [
+        (-128i64, Some("weight region")),
+        (-16, Some("weight region")),
+        (0, None),
+        (16, Some("weight region")),
+        (128, Some("weight region")),
+    ] {
+        for step in ["blk.0.ffn_norm", "blk.1.attn_k"] {
+            let mut plan = sample();
+            move_argument(&mut plan, step, "w", |buffer, offset| {
+                (buffer, offset.checked_add_signed(by).unwrap())
+            });
+            assert_eq!(refused_for(plan), expected, "{step} by {by}");
+        }
+    }
+}
+
+#[test]
+fn steps_write_neither_weights_nor_constants_nor_the_prompt() {
+    // A norm of 64 values fits into every one of them.
+    let options = CompileOptions {
+        context: Some(128),
+        ..CompileOptions::default()
+    };
+    let machine = Machine::load("gfx1201").unwrap();
+    let model = Tiny::new("qwen3").open();
+    let sample = (*compile(&model, &machine, &options).unwrap()).clone();
+    for (kind, expected) in [
+        (BufferKind::Scratch, None),
+        (BufferKind::Kv, None),
+        (BufferKind::Weights, Some("written buffer")),
+        (BufferKind::Constant, Some("written buffer")),
+        (BufferKind::Prompt, Some("written buffer")),
+    ] {
+        let mut plan = sample.clone();
+        let buffer = plan.buffers.iter().position(|buffer| buffer.kind == kind);
+        let buffer = buffer.unwrap() as u32;
+        if kind == BufferKind::Constant {
+            // A table of a head of 32 has but 128 bytes.
+            plan.buffers[buffer as usize].bytes = 256;
+            plan.buffers[buffer as usize].content.resize(256, 0);
+        }
+        // Bytes of a tensor, of scratch that the norm does not read, or any.
+        let at = match kind {
+            BufferKind::Scratch => 1024,
+            BufferKind::Weights => {
+                let tensors = plan.model.tensors.iter();
+                let mut owned = tensors.filter(|tensor| tensor.buffer == buffer);
+                owned.find(|tensor| tensor.bytes >= 256).unwrap().offset
+            }
+            _ => 0,
+        };
+        move_argument(&mut plan, "output_norm", "y", |_, _| (buffer, at));
+        assert_eq!(refused_for(plan), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn addresses_are_multiples_of_sixteen() {
+    for by in 0..=32u64 {
+        let mut plan = sample();
+        move_argument(&mut plan, "output", "y", |buffer, offset| {
+            (buffer, offset + by)
+        });
+        let expected = (by % 16 != 0).then_some("offset of an argument");
+        assert_eq!(refused_for(plan), expected, "by {by}");
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! The snapshot is renewed by `INSTA_UPDATE=always cargo test -p refrain-planner --test plans`.
 
-use crate::fixture::{AUSTEN, F32, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository};
+use crate::fixture::{AUSTEN, F32, Meta, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository};
 use refrain_kernels::{Dtype, RingEntry};
 use refrain_planner::gguf::GgufFile;
 use refrain_planner::machine::Machine;
-use refrain_planner::plan::{Buffer, BufferKind, Eligibility};
-use refrain_planner::{CompileOptions, PlanError, compile, inspect};
+use refrain_planner::plan::{Buffer, BufferKind, Eligibility, RefusalReason};
+use refrain_planner::{CheckedPlan, CompileOptions, PlanError, compile, inspect};
 
 #[test]
 fn austen_on_gfx1201() {
@@ -41,6 +41,65 @@ fn inspect_names_what_moves_with_the_code() {
     for step in &plan.steps {
         assert!(text.contains(&step.name));
     }
+}
+
+#[test]
+fn inspect_escapes_what_a_terminal_would_obey() {
+    let mut model = Tiny::new("llama");
+    let hostile = "a\u{1b}[2J\nplan      b\r\u{7f}\u{9b}1m \u{e9}";
+    model.set("general.name", Meta::Text(hostile));
+    let expected = "a\\u{1b}[2J\\nplan      b\\r\\u{7f}\\u{9b}1m \u{e9}";
+    let compiled = plan(&model.open(), "gfx1100").unwrap();
+    assert_eq!(compiled.model.name, hostile);
+    // Whoever wrote the plan file chose the other names.
+    let with = |tail: &str| {
+        let with = |text: &str| format!("{text}{tail}");
+        let mut plan = (*compiled).clone();
+        plan.producer = with("producer");
+        plan.model.arch = with("llama");
+        plan.machine.name = with("machine");
+        plan.machine.card = with("card");
+        for step in &mut plan.steps {
+            step.name = with(&step.name);
+        }
+        for buffer in &mut plan.buffers {
+            buffer.name = with(&buffer.name);
+        }
+        plan.eligibility = Eligibility::Refused(vec![RefusalReason {
+            code: 1,
+            step: Some(0),
+            detail: with("detail"),
+        }]);
+        inspect(&CheckedPlan::check(plan).unwrap())
+    };
+    let text = with("\n\u{1b}");
+    assert!(text.contains(&format!("model     {expected} (llama\\n\\u{{1b}})")));
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
+    assert_eq!(text.lines().count(), with("x").lines().count());
+}
+
+#[test]
+fn inspect_gives_the_edge_that_a_wait_stands_for() {
+    let plan = plan(&repository(NANO_QWEN3), "gfx1100").unwrap();
+    // q, k and v read one norm; one wait before the first of them serves all three.
+    let wait = plan.schedule.waits.iter().position(|wait| {
+        let step = &plan.steps[wait.before as usize];
+        step.name == "blk.0.attn_q"
+    });
+    let wait = wait.unwrap();
+    let other = plan.schedule.edges.iter().position(|edge| {
+        let name = |id: u32| plan.steps[id as usize].name.as_str();
+        (name(edge.from), name(edge.to)) == ("blk.0.attn_norm", "blk.0.attn_v")
+    });
+    let mut moved = (*plan).clone();
+    moved.schedule.waits[wait].because = other.unwrap() as u32;
+    let text = |plan: &CheckedPlan| inspect(plan);
+    let [q, v] = ["q", "v"].map(|to| {
+        format!("wait, invalidate: blk.0.attn_{to} reads what blk.0.attn_norm left in scratch\n")
+    });
+    assert!(text(&plan).contains(&q));
+    let moved = text(&CheckedPlan::check(moved).unwrap());
+    assert!(moved.contains(&v) && !moved.contains(&q));
 }
 
 #[test]
@@ -128,6 +187,49 @@ fn digests_match(file: &GgufFile) {
 }
 
 #[test]
+fn header_digest_is_of_everything_before_the_tensors() {
+    let mut model = Tiny::new("qwen3");
+    model.set("tokenizer.ggml.pre", Meta::Text("one"));
+    let before = plan(&model.open(), "gfx1201").unwrap();
+    let bytes = model.bytes();
+    let head = before.model.header_bytes;
+    let first = before.model.tensors.iter().map(|t| t.file_offset).min();
+    assert_eq!(Some(head), first);
+    let hash = |len: u64| *blake3::hash(&bytes[..len as usize]).as_bytes();
+    assert_eq!(before.model.header_digest, hash(head));
+
+    // Same length, same tensors, another tokenizer: the same numbers by another header.
+    model.set("tokenizer.ggml.pre", Meta::Text("two"));
+    let after = plan(&model.open(), "gfx1201").unwrap();
+    assert_eq!(before.model.header_bytes, after.model.header_bytes);
+    assert_ne!(before.model.header_digest, after.model.header_digest);
+    assert_eq!(before.identity(), after.identity());
+    assert_ne!(before.id(), after.id());
+
+    // Longer than one read of the file.
+    model.set("tokenizer.ggml.tokens", Meta::Texts(80));
+    model.set("filler", Meta::U32s((0..600_000).collect()));
+    let long = plan(&model.open(), "gfx1201").unwrap();
+    let bytes = model.bytes();
+    let head = &bytes[..long.model.header_bytes as usize];
+    assert!(head.len() > 2 << 20);
+    assert_eq!(long.model.header_digest, *blake3::hash(head).as_bytes());
+}
+
+#[test]
+fn a_renamed_model_gives_the_same_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, Tiny::new("llama").bytes()).unwrap();
+        plan(&GgufFile::open(path).unwrap(), "gfx1201").unwrap()
+    };
+    let (first, second) = (at("first.gguf"), at("second.gguf"));
+    assert_eq!(first.model.name, "unnamed");
+    assert!(first.to_bytes() == second.to_bytes());
+}
+
+#[test]
 fn half_precision_cache_halves_it() {
     let machine = Machine::load("gfx1201").unwrap();
     let file = repository(NANO_LLAMA);
@@ -211,7 +313,7 @@ fn default_context_is_the_models_up_to_a_bound() {
     let machine = Machine::load("gfx1201").unwrap();
     let context = |longest: u32| {
         let mut model = Tiny::new("qwen3");
-        model.set("qwen3.context_length", crate::fixture::Meta::U32(longest));
+        model.set("qwen3.context_length", Meta::U32(longest));
         let plan = compile(&model.open(), &machine, &CompileOptions::default()).unwrap();
         plan.options.context
     };

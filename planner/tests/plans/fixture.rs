@@ -111,7 +111,8 @@ impl Tiny {
         GgufFile::open(file.path()).unwrap()
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    /// The file's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(3u32.to_le_bytes());
         out.extend((self.tensors.len() as u64).to_le_bytes());

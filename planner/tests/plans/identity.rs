@@ -23,6 +23,16 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         |p, n| p.model.tensors[0].file_offset += u64::from(n),
         &[],
     ),
+    (
+        "header length",
+        |p, n| p.model.header_bytes += u64::from(n),
+        &[],
+    ),
+    (
+        "header content",
+        |p, n| p.model.header_digest[n as usize % 32] ^= 1,
+        &[],
+    ),
     ("card", |p, n| p.machine.card = n.to_string(), &[]),
     (
         "memory of the machine",

@@ -208,6 +208,80 @@ fn order_of_writes_alone_invalidates_by_target() {
         (found.waits[0].before, found.waits[0].invalidate),
         (1, Invalidate::Agent)
     );
+    let because = found.edges[found.waits[0].because as usize];
+    assert_eq!((because.to, because.hazard), (2, Hazard::Raw));
+}
+
+/// A wait names the edge that made it what it is: the reader's where it invalidates for a reader.
+#[test]
+fn a_wait_is_because_of_the_edge_that_needs_the_most() {
+    let [a, b, c] = [0, 64, 128].map(|offset| fixed(9, offset, 64));
+    // The second wait is placed for an overwrite and invalidates for a writer before the first.
+    let steps = [
+        step("r", &[a], &[b]),
+        step("w", &[c], &[a]),
+        step("s", &[b], &[c]),
+    ];
+    let found = build(&steps, Target::Gfx1100);
+    let waits: Vec<_> = found
+        .waits
+        .iter()
+        .map(|wait| {
+            let edge = found.edges[wait.because as usize];
+            (
+                wait.before,
+                wait.invalidate,
+                edge.from,
+                edge.to,
+                edge.hazard,
+            )
+        })
+        .collect();
+    assert_eq!(
+        waits,
+        [
+            (1, Invalidate::None, 0, 1, Hazard::War),
+            (2, Invalidate::Agent, 0, 2, Hazard::Raw)
+        ]
+    );
+    assert_eq!(verify(&with_steps(steps.to_vec(), found)), Ok(()));
+}
+
+#[test]
+fn a_wait_must_stand_between_the_steps_of_its_edge() {
+    let [a, b] = [0, 64].map(|offset| fixed(9, offset, 64));
+    let steps = [
+        step("w", &[], &[a]),
+        step("r", &[a], &[b]),
+        step("s", &[b], &[a]),
+    ];
+    let schedule = build(&steps, Target::Gfx1201);
+    let pairs: Vec<_> = schedule.edges.iter().map(|e| (e.from, e.to)).collect();
+    // Into s: it writes over w, and meets r twice.
+    assert_eq!(pairs, [(0, 1), (0, 2), (1, 2), (1, 2)]);
+    for (wait, because, ok) in [
+        (0, 0, true),
+        // Between the two, but another wait stands there as well.
+        (0, 1, false),
+        // Begins at the step that the wait is before.
+        (0, 2, false),
+        (1, 1, true),
+        (1, 2, true),
+        // Ends before the wait.
+        (1, 0, false),
+        (1, 4, false),
+    ] {
+        let mut schedule = schedule.clone();
+        schedule.waits[wait].because = because;
+        let found = verify(&with_steps(steps.to_vec(), schedule));
+        assert_eq!(found.is_ok(), ok, "wait {wait}, edge {because}: {found:?}");
+    }
+    // An edge behind the wait is no reason for it, whatever else is wrong.
+    let mut schedule = schedule;
+    schedule.waits.truncate(1);
+    schedule.waits[0].because = 2;
+    let found = verify(&with_steps(steps.to_vec(), schedule));
+    assert!(matches!(found, Err(Violation::Malformed { .. })));
 }
 
 #[test]
@@ -300,6 +374,11 @@ proptest! {
         let schedule = build(&steps, target);
         let mut plan = with_steps(steps, schedule);
         assert_eq!(verify(&plan), Ok(()));
+        for wait in &plan.schedule.waits {
+            let edge = plan.schedule.edges[wait.because as usize];
+            let strict = gfx12 || edge.hazard == Hazard::Raw;
+            assert_eq!(wait.invalidate == Invalidate::Agent, strict, "{wait:?} for {edge:?}");
+        }
         for index in 0..plan.schedule.waits.len() {
             let gone: Wait = plan.schedule.waits.remove(index);
             assert!(verify(&plan).is_err());

@@ -132,6 +132,37 @@ fn tensor_bytes_are_those_of_the_file() {
 }
 
 #[test]
+fn what_the_system_refuses_is_said_with_its_remedy() {
+    use std::io::{Error, ErrorKind};
+    for (kind, expected) in [
+        (
+            ErrorKind::PermissionDenied,
+            "permission denied; get the right to read the file (chmod or its owner)",
+        ),
+        (ErrorKind::NotFound, "entity not found; check the path"),
+        (
+            ErrorKind::UnexpectedEof,
+            "byte 7: the file became shorter while it was read; copy or download it again",
+        ),
+        (
+            ErrorKind::TimedOut,
+            "byte 7: timed out; check the disk or share that holds the file",
+        ),
+    ] {
+        let (path, source) = ("model.gguf".into(), Error::from(kind));
+        let error = GgufError::Io {
+            path,
+            offset: 7,
+            source,
+        };
+        assert_eq!(error.to_string(), expected);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = GgufFile::open(folder.path().join("absent")).expect_err("no file");
+    assert!(error.to_string().ends_with("; check the path"), "{error}");
+}
+
+#[test]
 fn a_file_that_shrinks_after_opening_is_an_error() {
     let built = Builder::small().build();
     let folder = tempfile::tempdir().expect("a folder");

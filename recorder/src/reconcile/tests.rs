@@ -4,6 +4,9 @@ use super::{ReconcileError, reconcile};
 use crate::expected::{Argument, Expectation, ExpectedLaunch};
 use crate::tape::{Direction, Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
 
+/// Kernel dispatch, barrier bit, system fences.
+const HEADER: u16 = 2 | 1 << 8 | 2 << 9 | 2 << 11;
+
 fn launch(symbol: &str, value: u8, buffer: u32) -> TapeLaunch {
     TapeLaunch {
         symbol: symbol.into(),
@@ -39,6 +42,7 @@ fn expectation() -> Expectation {
             ExpectedLaunch {
                 step: i as u32,
                 name: format!("s{i}"),
+                packet_lds: 512,
                 launch: launch(symbol, i as u8, i as u32 % 2),
                 arguments,
             }
@@ -61,6 +65,8 @@ fn clean() -> Recording {
                 symbol: l.symbol,
                 grid: l.grid,
                 block: l.block,
+                lds: 512,
+                header: HEADER,
                 kernarg: l.kernarg,
                 pointers: l.pointers,
             });
@@ -325,6 +331,43 @@ const ROWS: &[Row] = &[
             ring.push(ring[0].clone());
         },
         &["packet 4 in the ring", "never launched"],
+    ),
+    (
+        "ring LDS",
+        |r| r.tapes[3].ring.as_mut().unwrap()[2].lds = 1024,
+        &["packet 2 in the ring", "LDS bytes 1024, launched 512"],
+    ),
+    (
+        "ring barrier bit",
+        |r| r.tapes[3].ring.as_mut().unwrap()[2].header &= !(1 << 8),
+        &["packet 2 in the ring", "step 2 (s2)", "barrier bit 0"],
+    ),
+    (
+        "ring acquire fence",
+        |r| r.tapes[3].ring.as_mut().unwrap()[0].header &= !(3 << 9),
+        &["packet 0 in the ring", "acquire fence none"],
+    ),
+    (
+        "ring release fence",
+        |r| r.tapes[3].ring.as_mut().unwrap()[0].header |= 3 << 11,
+        &["packet 0 in the ring", "release fence reserved"],
+    ),
+    (
+        "ring packet type",
+        |r| r.tapes[3].ring.as_mut().unwrap()[0].header &= !0xff,
+        &["packet 0 in the ring", "packet type 0"],
+    ),
+    (
+        "positions shared out between executors",
+        |r| r.tapes.retain(|t| (t.executor == 1) == (t.position == 127)),
+        &["executor 0, position 127", "not recorded"],
+    ),
+    (
+        "one position of one executor",
+        |r| {
+            r.tapes.remove(4);
+        },
+        &["executor 1, position 40", "not recorded"],
     ),
     (
         "too few positions",

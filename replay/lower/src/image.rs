@@ -7,7 +7,7 @@
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use refrain_kernels::Target;
-use refrain_packet::kd::{KernelDescriptor, Refusal};
+use refrain_packet::kd::{KernelDescriptor, KernelFacts, Refusal};
 use refrain_packet::target::Gfx;
 use refrain_planner::plan::{Digest, Kernel};
 use std::collections::BTreeMap;
@@ -102,6 +102,8 @@ pub struct KernelImage {
     pub descriptor: KernelDescriptor,
     /// `EF_AMDGPU_MACH` of the code object.
     pub mach: u32,
+    /// What the metadata note says; `None` when the object has no note for it.
+    pub facts: Option<KernelFacts>,
 }
 
 /// Code objects by digest, and their kernels by name.
@@ -244,6 +246,7 @@ fn parse(bytes: &[u8]) -> Result<BTreeMap<String, KernelImage>, String> {
         ));
     }
     let mach = header.e_flags.get(object::LittleEndian).0 & 0xFF;
+    let mut facts = crate::metadata::facts(&file, mach)?;
     let mut kernels = BTreeMap::new();
     for symbol in file.dynamic_symbols() {
         let name = symbol
@@ -262,7 +265,13 @@ fn parse(bytes: &[u8]) -> Result<BTreeMap<String, KernelImage>, String> {
                 "entry of {name} at {entry:#x} is not 256-byte aligned"
             ));
         }
-        kernels.insert(name.to_owned(), KernelImage { descriptor, mach });
+        let facts = facts.remove(name);
+        let image = KernelImage {
+            descriptor,
+            mach,
+            facts,
+        };
+        kernels.insert(name.to_owned(), image);
     }
     if kernels.is_empty() {
         return Err("no kernel descriptor among its dynamic symbols".into());

@@ -9,6 +9,7 @@
 mod arena;
 mod image;
 mod lint;
+mod metadata;
 mod readback;
 
 pub use arena::{ArenaLayout, SLOT_ALIGN};
@@ -289,10 +290,11 @@ pub fn kernel_images(
 ) -> Result<Vec<launch::KernelImage>, ImageError> {
     let image = |kernel: &refrain_planner::plan::Kernel| {
         let image = images.get(kernel)?;
-        let (symbol, descriptor) = (kernel.symbol.clone(), image.descriptor);
+        let (symbol, descriptor, facts) = (kernel.symbol.clone(), image.descriptor, image.facts);
         Ok(launch::KernelImage {
             symbol,
             descriptor,
+            facts,
             entry_va: None,
         })
     };

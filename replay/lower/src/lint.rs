@@ -7,7 +7,6 @@
 use crate::readback::{KERNARG_BASE, SIGNAL, object};
 use crate::{Addresses, Lowered, Transport};
 use refrain_packet::aql::{Header, PacketType};
-use refrain_packet::kd::KernelFacts;
 use refrain_packet::launch::KernelImage;
 use refrain_packet::lint::{
     Allocation, Context, Holds, HostContract, IbInfo, KnownKernel, Node, QueueInfo, Range, Region,
@@ -24,6 +23,8 @@ const IB: u64 = 0x7D00_0000_0000;
 const RING: u64 = 0x7E00_0000_0000;
 /// Distance between made-up buffers, so that running over an end is seen.
 const GAP: u64 = 0x1_0000;
+/// Alignment of a kernarg slot in bytes.
+const CACHE_LINE: u64 = 64;
 /// Bytes of made-up code around a descriptor: the distance of entry and descriptor fits.
 const CODE: u64 = 0x1000_0000;
 
@@ -164,11 +165,9 @@ impl World {
             symbol: kernel.symbol.clone(),
             descriptor_va: object(index, kernel),
             descriptor: kernel.descriptor,
+            // Images refuse a descriptor whose reserved bytes are set.
             reserved_zero: true,
-            facts: KernelFacts {
-                target: Some(lowered.encoded.target),
-                ..KernelFacts::default()
-            },
+            facts: kernel.facts,
         };
         let kernels: Vec<KnownKernel> = kernels.iter().enumerate().map(known).collect();
         for kernel in &kernels {
@@ -179,7 +178,9 @@ impl World {
                 ..code
             });
         }
-        let nodes = (0..plan.steps.len()).map(|step| node(plan, &kernels, lowered, &bases, step));
+        let slots = kernarg_slots(plan);
+        let steps = plan.steps.iter().zip(slots);
+        let nodes = steps.map(|(step, slot)| node(plan, &step.body, slot, &bases));
         let nodes = nodes.collect();
         let range = |kind: BufferKind| {
             let rows = plan
@@ -197,6 +198,7 @@ impl World {
                 .collect(),
             reads: range(BufferKind::TokenRing),
             signals: Vec::new(),
+            targets: Vec::new(),
         };
         Self {
             allocations,
@@ -219,16 +221,24 @@ fn allocation(name: &str, base: u64, bytes: u64, holds: Holds) -> Allocation {
     }
 }
 
-fn node(
-    plan: &Plan,
-    kernels: &[KnownKernel],
-    lowered: &Lowered,
-    bases: &[u64],
-    step: usize,
-) -> Node {
-    let Some(StepBody::Launch(launch)) = plan.steps.get(step).map(|step| &step.body) else {
-        return Node::default();
+/// Kernarg slots as the plan alone gives them: one after the other, each a whole number of cache
+/// lines. The arena that the packets were made with is not asked.
+fn kernarg_slots(plan: &Plan) -> Vec<Range> {
+    let mut next = KERNARG_BASE;
+    let slot = |step: &plan::Step| {
+        let StepBody::Launch(launch) = &step.body;
+        let kernel = plan.kernels.get(launch.kernel as usize);
+        let bytes = kernel.map_or(0, |kernel| u64::from(kernel.kernarg_bytes));
+        let range = Range::new(next, bytes);
+        next += bytes.div_ceil(CACHE_LINE).max(1) * CACHE_LINE;
+        range
     };
+    plan.steps.iter().map(slot).collect()
+}
+
+/// What the plan asks of a step. Nothing here comes from the encoding or from code objects.
+fn node(plan: &Plan, body: &StepBody, kernarg: Range, bases: &[u64]) -> Node {
+    let StepBody::Launch(launch) = body;
     let kernel = launch.kernel as usize;
     let planned = plan.kernels.get(kernel);
     let regions = |list: &[plan::Region]| {
@@ -239,18 +249,12 @@ fn node(
         };
         list.iter().filter_map(region).collect()
     };
-    let kernarg = KERNARG_BASE + lowered.arena.offset(step).unwrap_or(0);
     Node {
         kernel: Some(kernel),
         groups: launch.grid,
         group_size: planned.map_or([0; 3], |kernel| kernel.block),
-        lds_bytes: kernels
-            .get(kernel)
-            .map_or(0, |k| k.descriptor.group_segment_fixed_size),
-        kernarg: Range::new(
-            kernarg,
-            planned.map_or(0, |kernel| kernel.kernarg_bytes.into()),
-        ),
+        lds_bytes: planned.map_or(0, |kernel| kernel.lds_bytes),
+        kernarg,
         reads: regions(&launch.reads),
         writes: regions(&launch.writes),
         declared_self_modifying: false,

@@ -285,6 +285,104 @@ fn the_linter_has_nothing_to_say_and_says_what_it_did_not_check() {
 }
 
 #[test]
+fn facts_come_from_the_code_object() {
+    for target in Target::ALL {
+        let plan = plan(target);
+        let table = code_object(target);
+        let kernels = kernel_images(&plan, &images(target)).unwrap();
+        for kernel in &kernels {
+            let facts = kernel.facts.unwrap();
+            assert_eq!(facts.target, Some(super::gfx(target)));
+            assert_eq!(
+                facts.vgpr_count,
+                table.kernel(&kernel.symbol).unwrap().vgprs
+            );
+            assert!(facts.max_flat_workgroup_size >= 32 && facts.normal && !facts.printf);
+        }
+    }
+}
+
+/// What the code object says of a kernel is judged, and what it does not say is reported.
+#[test]
+fn the_linter_judges_what_the_code_object_says() {
+    use refrain_packet::kd::KernelFacts;
+    type Edit = fn(&mut KernelFacts);
+    let rows: [(&str, &str, Edit); 4] = [
+        ("A06", "D12", |facts| {
+            facts.target = Some(refrain_packet::Gfx::Gfx1100)
+        }),
+        ("A05", "D05", |facts| facts.max_flat_workgroup_size = 1),
+        ("", "D10", |facts| facts.printf = true),
+        ("", "D04", |facts| facts.vgpr_count = 200),
+    ];
+    let target = Target::Gfx1201;
+    let plan = plan(target);
+    let clean = kernel_images(&plan, &images(target)).unwrap();
+    for transport in Transport::ALL {
+        let lowered = lowered(&plan, target, transport);
+        for (aql, pm4, edit) in rows {
+            let mut kernels = clean.clone();
+            kernels
+                .iter_mut()
+                .for_each(|row| edit(row.facts.as_mut().unwrap()));
+            let report = lint(&plan, &kernels, &lowered).unwrap();
+            let rule = match transport {
+                Transport::Aql => aql,
+                Transport::Pm4 => pm4,
+            };
+            let hit = report.findings.iter().any(|row| row.rule.row().id == rule);
+            assert!(
+                hit || rule.is_empty(),
+                "{transport} {rule}: {:?}",
+                report.findings
+            );
+        }
+        let mut kernels = clean.clone();
+        kernels[0].facts = None;
+        let report = lint(&plan, &kernels, &lowered).unwrap();
+        let partly: Vec<&str> = report
+            .partly_checked
+            .iter()
+            .map(|row| row.1.name())
+            .collect();
+        assert!(partly.contains(&"kernel metadata"), "{partly:?}");
+    }
+}
+
+/// The linter compares with the plan, not with the lowering.
+#[test]
+fn lds_and_kernarg_slots_are_the_plans() {
+    let target = Target::Gfx1201;
+    let clean = plan(target);
+    let kernels = kernel_images(&clean, &images(target)).unwrap();
+    let lowered = lowered(&clean, target, Transport::Pm4);
+    let ids = |plan: &Plan| {
+        let report = lint(plan, &kernels, &lowered).unwrap();
+        let mut ids: Vec<_> = report
+            .findings
+            .iter()
+            .map(|row| row.rule.row().id)
+            .collect();
+        ids.dedup();
+        ids
+    };
+    assert_eq!(ids(&clean), [""; 0]);
+    let mut plan: Plan = (*clean).clone();
+    plan.kernels
+        .iter_mut()
+        .for_each(|row| row.lds_bytes += 8192);
+    assert!(ids(&plan).contains(&"D07"));
+    let mut plan: Plan = (*clean).clone();
+    plan.kernels
+        .iter_mut()
+        .for_each(|row| row.kernarg_bytes += 64);
+    assert!(ids(&plan).contains(&"D08"));
+    let aql = super::tests::lowered(&clean, target, Transport::Aql);
+    let report = lint(&plan, &kernels, &aql).unwrap();
+    assert!(report.has(refrain_packet::lint::Rule::A08));
+}
+
+#[test]
 fn a_plan_without_one_of_its_waits_is_refused() {
     let target = Target::Gfx1201;
     let clean = plan(target);

@@ -11,8 +11,15 @@ use crate::tables::reserved_everywhere;
 /// Why the words at an offset are not a packet. Offsets are in dwords from the buffer's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Type 0 or 1.
-    #[error("dword {offset}: header {word:#010x} has type {}; only types 2 and 3 exist in compute buffers", word >> 30)]
+    /// Type 0 or 1, or a filler with further bits.
+    #[error(
+        "dword {offset}: header {word:#010x} has type {}; {}",
+        word >> 30,
+        match word >> 30 {
+            2 => "a filler of type 2 is 0x80000000 exactly",
+            _ => "only types 2 and 3 exist in compute buffers",
+        }
+    )]
     Type {
         /// Dword offset.
         offset: u32,
@@ -49,7 +56,7 @@ pub enum DecodeError {
     },
     /// The length is not the opcode's.
     #[error(
-        "dword {offset}: {name} of {dwords} dwords, expected {expected:?}; fix the header's count"
+        "dword {offset}: {name} of {dwords} dwords, expected {expected}; fix the header's count"
     )]
     Length {
         /// Dword offset.

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use crate::lint::RULES;
 use crate::pm4::POLICIES;
 use crate::tables::gcr::{GCR_FIELDS, KNOWN_GCR};
-use crate::tables::objects::{OBJECTS, PACKET_TYPES, PROPERTIES, QUEUE_ERRORS};
+use crate::tables::objects::{
+    HEADER_FIELDS, OBJECTS, PACKET_TYPES, PROPERTIES, QUEUE_ERRORS, VENDOR_FORMATS,
+};
 use crate::tables::opcodes::{EVENTS, Length, OPCODES};
 use crate::tables::registers::{INITIATOR_FIELDS, REGISTERS, SH_BASE};
 use crate::tables::{Field, opcodes};
@@ -237,6 +239,24 @@ fn objects(out: &mut String) {
         .iter()
         .map(|row| [row.0.to_string(), row.1.to_owned()]);
     table(out, ["type", "name"], rows);
+    heading(
+        out,
+        "AQL header",
+        "Bits of the first 16-bit word; bits 15:13 are zero.",
+    );
+    let rows = HEADER_FIELDS
+        .iter()
+        .map(|field| [bits(field), field.name.to_lowercase(), values(field)]);
+    table(out, ["bits", "field", "values"], rows);
+    heading(
+        out,
+        "AMD vendor formats",
+        "Byte 2 of a type 0 packet; byte 3 is zero.",
+    );
+    let rows = VENDOR_FORMATS
+        .iter()
+        .map(|row| [row.0.to_string(), row.1.to_owned(), row.2.to_owned()]);
+    table(out, ["format", "name", "use"], rows);
     for object in OBJECTS {
         let text = format!("{} bytes, aligned to {}.", object.bytes, object.align);
         heading(out, object.name, &text);
@@ -288,6 +308,7 @@ fn policies(out: &mut String) {
     let rows = POLICIES.iter().map(|row| {
         [
             row.name.to_owned(),
+            row.gens.name().to_owned(),
             format!("{:?}", row.emission).to_lowercase(),
             row.pacing.to_string(),
             row.pad.to_string(),
@@ -298,6 +319,7 @@ fn policies(out: &mut String) {
     });
     let head = [
         "policy",
+        "generations",
         "registers",
         "pacing dwords",
         "pad",

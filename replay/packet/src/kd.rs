@@ -202,8 +202,6 @@ pub enum Refusal {
     MaxFlatGroupSize { found: u64, limit: u32 },
     #[error("grid {grid:?} is not a multiple of group {group:?}; pad the grid")]
     PartialGroups { grid: [u32; 3], group: [u32; 3] },
-    #[error("queue has a trap handler or debugger attached; detach it for retained runs")]
-    TrapQueue,
 }
 
 fn u32_at(bytes: &[u8; 64], offset: usize) -> u32 {

@@ -4,7 +4,7 @@
 //! same packets can be computed on a machine without a GPU.
 
 use crate::aql::encode::AqlError;
-use crate::kd::{KernelDescriptor, Refusal};
+use crate::kd::{KernelDescriptor, KernelFacts, Refusal};
 use crate::pm4::PacketError;
 use crate::tables::gcr;
 use crate::target::Gfx;
@@ -16,6 +16,8 @@ pub struct KernelImage {
     pub symbol: String,
     /// Its descriptor.
     pub descriptor: KernelDescriptor,
+    /// Metadata and code-object facts, for the linter; encoders do not look at them.
+    pub facts: Option<KernelFacts>,
     /// Entry address (256-byte aligned), when the code is already loaded.
     pub entry_va: Option<u64>,
 }

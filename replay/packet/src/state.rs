@@ -5,7 +5,7 @@
 
 use crate::decode::{DecodeError, packets};
 use crate::packet::Packet;
-use crate::tables::registers::{COMPUTE_FIRST, COMPUTE_LAST, reg};
+use crate::tables::registers::{COMPUTE_FIRST, COMPUTE_LAST, SH_WINDOW_END, reg};
 
 const COUNT: usize = (COMPUTE_LAST - COMPUTE_FIRST + 1) as usize;
 
@@ -51,7 +51,8 @@ impl ShState {
         if let Packet::SetShReg { offset, values, .. }
         | Packet::SetShRegIndex { offset, values, .. } = packet
         {
-            for (at, value) in (*offset..).zip(values.iter()) {
+            // The window's end stops runs that would leave the 16-bit offset.
+            for (at, value) in (*offset..SH_WINDOW_END).zip(values.iter()) {
                 self.write(at, *value);
             }
         }

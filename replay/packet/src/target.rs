@@ -154,7 +154,7 @@ impl Gfx {
     /// The target with an LLVM processor name; also accepts the triple form
     /// `amdgcn-amd-amdhsa--gfx1201`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let short = name.rsplit('-').next().unwrap_or(name);
+        let short = name.strip_prefix("amdgcn-amd-amdhsa--").unwrap_or(name);
         Self::ALL.into_iter().find(|gfx| gfx.name() == short)
     }
 

@@ -61,7 +61,10 @@ fn address_free_form_shows_relocations() {
         text.contains("relocation entry>>8 of kernel_1 + 0x0"),
         "{text}"
     );
-    assert!(text.contains("relocation kernarg.lo of 0 + 0x40"), "{text}");
+    assert!(
+        text.contains("relocation kernarg.lo of kernarg arena + 0x40"),
+        "{text}"
+    );
 }
 
 #[test]

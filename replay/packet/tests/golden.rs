@@ -33,6 +33,7 @@ fn example() -> (KernelImage, DispatchDesc) {
     let image = KernelImage {
         symbol: "example".to_owned(),
         descriptor,
+        facts: None,
         entry_va: Some(0x7F12_3456_7800),
     };
     let launch = DispatchDesc {
@@ -521,7 +522,7 @@ fn decoder_errors_name_offset_and_both_values() {
         (&[0x4000_7600], "type 1"),
         (&[0xC001_7601, 0x240, 0], "bits 0x01"),
         (&[0xC001_7604, 0x240, 0], "bits 0x04"),
-        (&[0xC001_1500, 1, 1], "of 3 dwords, expected Fixed(5)"),
+        (&[0xC001_1500, 1, 1], "of 3 dwords, expected 5 dwords"),
         (&[0xC005_7600, 0x240, 0], "runs past the end, 3 are left"),
         (
             &[0xC001_7600, 0x0040_0240, 0],

@@ -56,7 +56,12 @@ fn ib(target: Gfx, random: &mut Random) {
     let mut words: Vec<u32> = (0..random.below(96)).map(|_| word(random)).collect();
     for at in 1..words.len() {
         if words[at - 1] & 0xFF00 == 0x7600 && random.below(2) == 0 {
-            words[at] = 0x200 + random.below(0x80);
+            // The compute block, or the last values of the 16-bit offset.
+            words[at] = if random.below(4) == 0 {
+                0xFFF0 + random.below(16)
+            } else {
+                0x200 + random.below(0x80)
+            };
         }
     }
     let covered: usize = packets(&words)

@@ -1,6 +1,10 @@
 //! Instructions per second of the executor on one core, on shipped kernels. Criterion's throughput
 //! column counts wave instructions.
-#![allow(missing_docs, reason = "criterion_group! generates an undocumented item")]
+#![allow(
+    missing_docs,
+    reason = "criterion_group! generates an undocumented item"
+)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -15,10 +19,20 @@ fn gemv_q8_0(gpu: &Gpu, rows: u32, k: u32) -> Dispatch {
     let mut random = Random(3);
     let weights: Vec<u8> = (0..rows * k).map(|_| random.next() as u8).collect();
     let scales = (0..rows * k / 32).flat_map(|_| 0x2000u16.to_le_bytes());
-    let w = gpu.buffer("w", &weights.iter().copied().chain(scales).collect::<Vec<_>>());
+    let w = gpu.buffer(
+        "w",
+        &weights.iter().copied().chain(scales).collect::<Vec<_>>(),
+    );
     let x = gpu.f32s("x", &random.floats(k as usize));
     let y = gpu.empty("y", u64::from(rows) * 4);
-    let args = Args::default().ptr(w).ptr(x).ptr(y).u32(0).u32(rows).u32(k).u32(rows);
+    let args = Args::default()
+        .ptr(w)
+        .ptr(x)
+        .ptr(y)
+        .u32(0)
+        .u32(rows)
+        .u32(k)
+        .u32(rows);
     gpu.dispatch("gemv_q8_0", rows.div_ceil(16), 256, &args)
 }
 
@@ -64,5 +78,19 @@ fn bench(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, bench);
+/// The handlers of CPUs without AVX2 and FMA.
+fn baseline(c: &mut Criterion) {
+    let path = support::root().join("kernels/objects/gfx1100/refrain.co");
+    let gpu = Gpu::with(support::load(Target::Gfx1100, &path), true);
+    let batch = [gemv_q8_0(&gpu, 512, 256)];
+    let stats = gpu.go(&batch).unwrap();
+    let mut group = c.benchmark_group("exec");
+    group.throughput(Throughput::Elements(stats.instructions));
+    group.bench_function("gemv_q8_0/gfx1100/baseline", |b| {
+        b.iter(|| gpu.go(&batch).unwrap())
+    });
+    group.finish();
+}
+
+criterion_group!(benches, bench, baseline);
 criterion_main!(benches);

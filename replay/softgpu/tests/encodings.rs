@@ -4,6 +4,8 @@
 //! test. `tests/listings/<target>.txt` holds what LLVM said about them; with llvm-mc-19 on PATH the
 //! test also asks LLVM again. `REFRAIN_BLESS=1` rewrites the listings from LLVM.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use refrain_softgpu::isa::{Format, Generation, Target, disassemble, opcodes};
@@ -45,9 +47,10 @@ fn words(target: Target, format: Format, op: u16, mnemonic: &str, p: u32) -> Vec
             let w = 0b10 << 30 | op << 23 | 8 << 16 | 12 << 8 | scalar;
             with_literal(vec![w], p == 2 || fused)
         }
-        Format::Sopc => {
-            with_literal(vec![0b1_0111_1110 << 23 | op << 16 | 12 << 8 | scalar], p == 2)
-        }
+        Format::Sopc => with_literal(
+            vec![0b1_0111_1110 << 23 | op << 16 | 12 << 8 | scalar],
+            p == 2,
+        ),
         Format::Sopk => {
             let wait = mnemonic.starts_with("s_waitcnt");
             let register = if wait { 124 } else { 8 };
@@ -80,7 +83,10 @@ fn sopp_immediate(mnemonic: &str, p: u32) -> u32 {
 
 fn smem(gfx12: bool, op: u32, mnemonic: &str, p: u32) -> Vec<u32> {
     if mnemonic.ends_with("_inv") {
-        return vec![0b11_1101 << 26 | op << if gfx12 { 13 } else { 18 }, 124 << 25];
+        return vec![
+            0b11_1101 << 26 | op << if gfx12 { 13 } else { 18 },
+            124 << 25,
+        ];
     }
     let shared = 0b11_1101 << 26 | 16 << 6 | 2;
     let (offset, soffset) = [(0x18, 124), (0, 124), (0x10, 7)][p as usize];
@@ -183,8 +189,15 @@ fn dual(op: u32, mnemonic: &str, p: u32) -> Vec<u32> {
 }
 
 fn lds(op: u32, mnemonic: &str, p: u32) -> Vec<u32> {
-    let offset = if mnemonic == "ds_nop" { 0 } else { [0, 0x10, 0x0804][p as usize] };
-    vec![0b11_0110 << 26 | op << 18 | offset, 40 << 24 | 30 << 16 | 20 << 8 | 10]
+    let offset = if mnemonic == "ds_nop" {
+        0
+    } else {
+        [0, 0x10, 0x0804][p as usize]
+    };
+    vec![
+        0b11_0110 << 26 | op << 18 | offset,
+        40 << 24 | 30 << 16 | 20 << 8 | 10,
+    ]
 }
 
 fn global(gfx12: bool, op: u32, mnemonic: &str, p: u32) -> Vec<u32> {
@@ -195,7 +208,11 @@ fn global(gfx12: bool, op: u32, mnemonic: &str, p: u32) -> Vec<u32> {
         if cache {
             return vec![0b1110_1110 << 24 | op << 14 | 124, p << 18, 0];
         }
-        let hint = if atomic && p == 1 { 1 << 20 | 2 << 18 } else { 0 };
+        let hint = if atomic && p == 1 {
+            1 << 20 | 2 << 18
+        } else {
+            0
+        };
         let offset: i32 = [0, 16, -8][p as usize];
         let w0 = 0b1110_1110 << 24 | op << 14 | saddr;
         let w1 = 20 << 23 | hint | 40;
@@ -209,7 +226,11 @@ fn global(gfx12: bool, op: u32, mnemonic: &str, p: u32) -> Vec<u32> {
 }
 
 fn hex(words: &[u32]) -> String {
-    words.iter().map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ")
+    words
+        .iter()
+        .map(|w| format!("{w:08x}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// One encoding: the fullest candidate that LLVM accepts.
@@ -263,7 +284,10 @@ fn corpus(target: Target) -> Vec<Case> {
         for (format, op) in forms {
             for p in 0..PATTERNS {
                 let filled = words(target, format, op, mnemonic, p);
-                all.push(Case { mnemonic, candidates: candidates(target, format, filled) });
+                all.push(Case {
+                    mnemonic,
+                    candidates: candidates(target, format, filled),
+                });
             }
         }
     }
@@ -273,7 +297,11 @@ fn corpus(target: Target) -> Vec<Case> {
 /// LLVM's text for each of the encodings; `None` where LLVM rejects it.
 fn llvm(target: Target, corpus: &[Vec<u32>]) -> Option<Vec<Option<String>>> {
     let mut child = Command::new(LLVM_MC)
-        .args(["--disassemble", "--show-encoding", "--triple=amdgcn-amd-amdhsa"])
+        .args([
+            "--disassemble",
+            "--show-encoding",
+            "--triple=amdgcn-amd-amdhsa",
+        ])
         .arg(format!("--mcpu={target}"))
         .arg("--mattr=+wavefrontsize32")
         .stdin(Stdio::piped())
@@ -320,7 +348,10 @@ fn without_inherited(target: Target, text: &str) -> String {
     }
     let base = std::fs::read_to_string(listing(Target::Gfx1100)).unwrap();
     let base: std::collections::HashSet<&str> = base.lines().collect();
-    text.lines().filter(|l| !base.contains(l)).map(|l| format!("{l}\n")).collect()
+    text.lines()
+        .filter(|l| !base.contains(l))
+        .map(|l| format!("{l}\n"))
+        .collect()
 }
 
 /// What the decoder under test says.
@@ -346,7 +377,9 @@ fn every_row_agrees_with_llvm() {
             for case in &cases {
                 let answers: Vec<_> = answers.by_ref().take(case.candidates.len()).collect();
                 let accepted = answers.into_iter().find_map(|(a, words)| Some((a?, words)));
-                let Some((answer, words)) = accepted else { continue };
+                let Some((answer, words)) = accepted else {
+                    continue;
+                };
                 known.insert(case.mnemonic);
                 let got = ours(target, words);
                 text += &format!("{} | {answer}\n", hex(words));
@@ -354,10 +387,20 @@ fn every_row_agrees_with_llvm() {
                     wrong.push(format!("{}: llvm `{answer}`, ours `{got}`", hex(words)));
                 }
             }
-            let unknown: Vec<_> =
-                opcodes(target).map(|o| o.2).filter(|m| !known.contains(m)).collect();
-            assert!(unknown.is_empty(), "{target}: LLVM accepts no encoding of {unknown:?}");
-            assert!(wrong.is_empty(), "{target}: {} differ:\n{}", wrong.len(), wrong.join("\n"));
+            let unknown: Vec<_> = opcodes(target)
+                .map(|o| o.2)
+                .filter(|m| !known.contains(m))
+                .collect();
+            assert!(
+                unknown.is_empty(),
+                "{target}: LLVM accepts no encoding of {unknown:?}"
+            );
+            assert!(
+                wrong.is_empty(),
+                "{target}: {} differ:\n{}",
+                wrong.len(),
+                wrong.join("\n")
+            );
             if std::env::var_os("REFRAIN_BLESS").is_some() {
                 std::fs::write(listing(target), without_inherited(target, &text)).unwrap();
             }
@@ -368,8 +411,10 @@ fn every_row_agrees_with_llvm() {
         let mut count = 0;
         for line in committed.lines() {
             let (words, text) = line.split_once(" | ").unwrap();
-            let words: Vec<u32> =
-                words.split(' ').map(|w| u32::from_str_radix(w, 16).unwrap()).collect();
+            let words: Vec<u32> = words
+                .split(' ')
+                .map(|w| u32::from_str_radix(w, 16).unwrap())
+                .collect();
             assert_eq!(ours(target, &words), text, "{target}: {}", hex(&words));
             count += 1;
         }

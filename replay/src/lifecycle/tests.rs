@@ -120,6 +120,10 @@ fn rows() -> Vec<(Code, StageError)> {
             .into(),
         ),
         (
+            Code::RecordingUnfinished,
+            ReconcileError::NotRecorded { tape }.into(),
+        ),
+        (
             Code::OtherPlan,
             ReconcileError::OtherPlan {
                 expected: text(),
@@ -146,6 +150,16 @@ fn rows() -> Vec<(Code, StageError)> {
                 name: text(),
                 expected: 1,
                 found: 2,
+            })
+            .into(),
+        ),
+        (
+            Code::ModelDiffers,
+            InstanceError::from(SourceError::Header {
+                name: text(),
+                bytes: 4,
+                expected: text(),
+                found: text(),
             })
             .into(),
         ),

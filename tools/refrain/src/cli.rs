@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, after_help = exit_code_help())]
 pub struct Cli {
-    /// Say more on stderr (twice: every launch).
+    /// Say on stderr what each stage did (REFRAIN_LOG filters in the syntax of tracing).
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// What to do.
@@ -26,7 +26,7 @@ pub enum Command {
     Run(RunArgs),
     /// Compile a model into a plan file.
     Plan(PlanArgs),
-    /// Print what a plan file holds.
+    /// Print what a plan or tape file holds.
     Inspect(InspectArgs),
     /// Record a plan at three positions, reconcile it, and keep the tape.
     Record(RecordArgs),
@@ -114,9 +114,9 @@ pub struct CompileArgs {
     /// Tokens of context; default: the model's longest, at most 4096.
     #[arg(long, value_name = "TOKENS")]
     pub context: Option<u32>,
-    /// Element type of the KV cache.
-    #[arg(long, value_enum, default_value = "f32")]
-    pub kv: KvArg,
+    /// Element type of the KV cache; default: f32, the exact mode.
+    #[arg(long, value_enum)]
+    pub kv: Option<KvArg>,
 }
 
 /// Which device, and how the software GPU behaves.
@@ -141,18 +141,30 @@ pub struct RunArgs {
     /// Model file (GGUF), or a plan file with its model beside it.
     pub model: PathBuf,
     /// Text to continue.
-    #[arg(long, required_unless_present = "prompt_ids", value_name = "TEXT")]
+    #[arg(
+        long,
+        required_unless_present = "prompt_ids",
+        value_name = "TEXT",
+        allow_hyphen_values = true
+    )]
     pub prompt: Option<String>,
     /// Token ids to continue, for models without a tokenizer.
     #[arg(
         long,
         conflicts_with = "prompt",
         value_delimiter = ',',
-        value_name = "ID,…"
+        value_name = "ID,…",
+        value_parser = parse_id
     )]
     pub prompt_ids: Option<Vec<u32>>,
     /// Tokens to generate at most.
-    #[arg(short = 'n', long = "tokens", default_value_t = 64, value_name = "N")]
+    #[arg(
+        short = 'n',
+        long = "tokens",
+        default_value_t = 64,
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     pub tokens: u32,
     /// Plan choices.
     #[command(flatten)]
@@ -180,6 +192,12 @@ pub struct RunArgs {
     pub format: Format,
 }
 
+fn parse_id(text: &str) -> Result<u32, String> {
+    text.trim()
+        .parse()
+        .map_err(|error| format!("{error}: give token ids as 1,2,3"))
+}
+
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -203,7 +221,7 @@ pub struct PlanArgs {
 Example (no GPU needed):
   refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan && refrain inspect /tmp/austen.plan")]
 pub struct InspectArgs {
-    /// Plan file.
+    /// Plan or tape file.
     pub file: PathBuf,
 }
 

@@ -61,6 +61,40 @@ pub enum CliError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Not a regular file.
+    #[error("{path} is {kind}; give the path of a file")]
+    NotAFile {
+        /// As given.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Several files may be the model of a plan.
+    #[error("several files may be the model of {plan}: {names}; name it with --model-file")]
+    ModelAmbiguous {
+        /// Plan file.
+        plan: String,
+        /// The files.
+        names: String,
+    },
+    /// A file that is of another kind than the command takes.
+    #[error("{path} is a {found}, this command takes {takes}")]
+    Kind {
+        /// As given.
+        path: String,
+        /// What it is.
+        found: &'static str,
+        /// What is taken.
+        takes: &'static str,
+    },
+    /// The model's numbers are not finite.
+    #[error(
+        "no logit was comparable (NaN or -inf) after {tokens} tokens: the weights are damaged, or report it"
+    )]
+    NotFinite {
+        /// Tokens generated before.
+        tokens: usize,
+    },
     /// A file longer than anything it could be.
     #[error("{path} is longer than {limit} bytes, the most that is read; check the file")]
     TooLong {
@@ -172,9 +206,12 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
 fn of_cli(error: &CliError) -> Exit {
     match error {
         CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
-        CliError::Io { .. } => Exit::Io,
+        CliError::Io { .. } | CliError::NotAFile { .. } => Exit::Io,
+        CliError::Kind { .. } | CliError::NotFinite { .. } => Exit::Data,
         CliError::Prompt(_) | CliError::Packets(_) | CliError::TooLong { .. } => Exit::Data,
-        CliError::Usage(_) | CliError::PlanFixes { .. } => Exit::Usage,
+        CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
+            Exit::Usage
+        }
         CliError::Differs(_) => Exit::Differs,
     }
 }
@@ -206,7 +243,9 @@ fn of_plan(error: &PlanError) -> Exit {
 fn of_source(error: &SourceError) -> Exit {
     match error {
         SourceError::Io { source, .. } => of_io(source),
-        SourceError::Length { .. } | SourceError::Digest { .. } => Exit::Mismatch,
+        SourceError::Length { .. } | SourceError::Header { .. } | SourceError::Digest { .. } => {
+            Exit::Mismatch
+        }
         _ => Exit::Data,
     }
 }
@@ -240,6 +279,51 @@ mod tests {
             "{numbers:?}"
         );
         assert!(Exit::ALL.iter().all(|exit| !exit.meaning().is_empty()));
+    }
+
+    #[test]
+    fn each_error_of_the_command_line_has_its_documented_code() {
+        let path = || "x".to_owned();
+        let rows = [
+            (CliError::NoInput { path: path() }, 66),
+            (
+                CliError::NotAFile {
+                    path: path(),
+                    kind: "a folder",
+                },
+                74,
+            ),
+            (
+                CliError::Io {
+                    path: path(),
+                    source: std::io::ErrorKind::Other.into(),
+                },
+                74,
+            ),
+            (CliError::Prompt(path()), 65),
+            (CliError::Packets(path()), 65),
+            (CliError::NotFinite { tokens: 0 }, 65),
+            (CliError::Usage(path()), 2),
+            (
+                CliError::PlanFixes {
+                    path: path(),
+                    flag: "kv",
+                },
+                2,
+            ),
+            (
+                CliError::ModelNotFound {
+                    plan: path(),
+                    bytes: 1,
+                },
+                66,
+            ),
+            (CliError::Differs(path()), 80),
+        ];
+        for (error, code) in rows {
+            let text = error.to_string();
+            assert_eq!(code_of(&error.into()).number(), code, "{text}");
+        }
     }
 
     #[test]

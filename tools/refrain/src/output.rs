@@ -25,10 +25,19 @@ pub fn start_logging(verbose: u8) {
 /// # Errors
 /// [`CliError::Io`]; a closed pipe is not an error.
 pub fn result(text: &str) -> Result<(), CliError> {
+    stream(text).map(drop)
+}
+
+/// As [`result`], and says whether anybody still reads.
+///
+/// # Errors
+/// [`CliError::Io`].
+pub fn stream(text: &str) -> Result<bool, CliError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|source| CliError::Io {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(source) => Err(CliError::Io {
             path: "stdout".to_owned(),
             source,
         }),
@@ -37,7 +46,20 @@ pub fn result(text: &str) -> Result<(), CliError> {
 
 /// Writes a line to stderr. If that fails there is nowhere left to say so.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable(text));
+}
+
+/// Control characters escaped, line breaks kept: names from files must not steer a terminal.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// Writes an error with its causes to stderr, each cause once; a refusal with its code.
@@ -56,4 +78,14 @@ pub fn error(error: &anyhow::Error) {
         }
     }
     note(&said);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn escapes_cannot_reach_a_terminal() {
+        assert_eq!(printable("a\x1b[31mb\u{7}\nµ"), "a\\u{1b}[31mb\\u{7}\nµ");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{CheckError, Place};
 use crate::container::limits;
+use crate::gguf;
 use crate::identity::hex;
 use crate::lowering;
 use crate::plan::{Buffer, BufferKind, Kernel, Plan, Tensor};
@@ -34,6 +35,7 @@ pub(super) fn check(plan: &Plan) -> Result<Target, CheckError> {
         return Err(CheckError::mismatch(Place::Machine, "target", found, known));
     };
     geometry(plan)?;
+    header(plan)?;
     options(plan)?;
     names(plan)?;
     buffers(plan)?;
@@ -86,6 +88,21 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
     if plan.model.eos.is_some_and(|eos| eos >= g.vocab) {
         let expected = format!("below the vocabulary size {}", g.vocab);
         return wrong("eos", format!("{:?}", plan.model.eos), expected);
+    }
+    Ok(())
+}
+
+/// The header of the model file ends before every tensor and is no longer than the reader allows.
+fn header(plan: &Plan) -> Result<(), CheckError> {
+    let model = &plan.model;
+    let first = model.tensors.iter().map(|tensor| tensor.file_offset).min();
+    // The header's end is rounded up to the alignment of tensors.
+    let longest = gguf::limits::MAX_HEADER_BYTES + gguf::limits::MAX_ALIGNMENT;
+    let most = longest.min(model.file_bytes).min(first.unwrap_or(u64::MAX));
+    if model.header_bytes == 0 || model.header_bytes > most {
+        let expected = format!("1 to {most}");
+        let (place, found) = (Place::Model, model.header_bytes);
+        return Err(CheckError::mismatch(place, "header_bytes", found, expected));
     }
     Ok(())
 }

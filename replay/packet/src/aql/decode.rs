@@ -3,7 +3,7 @@
 
 use super::{Barrier, KernelDispatch, Pm4Ib};
 use crate::tables::objects::{
-    AGENT_DISPATCH, BARRIER, KERNEL_DISPATCH, Kind, Object, PM4_IB, barrier as bar,
+    AGENT_DISPATCH, BARRIER, BARRIER_VALUE, KERNEL_DISPATCH, Kind, Object, PM4_IB, barrier as bar,
     kernel_dispatch as kd, pm4_ib as ib,
 };
 
@@ -155,6 +155,7 @@ fn vendor_ib(bytes: &[u8; 64]) -> AqlPacket {
 pub fn layout(bytes: &[u8; 64]) -> Option<&'static Object> {
     match bytes[0] {
         0 if bytes[2] == 1 => Some(&PM4_IB),
+        0 if bytes[2] == 2 => Some(&BARRIER_VALUE),
         2 => Some(&KERNEL_DISPATCH),
         3 | 5 => Some(&BARRIER),
         4 => Some(&AGENT_DISPATCH),

@@ -8,8 +8,7 @@ use crate::tables::opcodes::{header, op};
 pub const INVALID_WORD: u32 = PacketType::Invalid as u32;
 /// Vendor format of a PM4-IB packet, in the high half of the first dword.
 pub const VENDOR_PM4_IB: u16 = 1;
-/// Dwords that remain in the packet after the jump, as its field says.
-pub const DW_CNT_REMAIN: u32 = 10;
+pub use crate::tables::objects::DW_CNT_REMAIN;
 /// VALID in the fourth dword of INDIRECT_BUFFER.
 pub const IB_VALID: u32 = 1 << 23;
 

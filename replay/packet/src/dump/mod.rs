@@ -9,7 +9,7 @@ pub use aql::dump_packets;
 pub use ib::dump_ib;
 
 use crate::lint::{Allocation, KnownKernel};
-use crate::reloc::Relocation;
+use crate::reloc::{Relocation, RelocationKind};
 use crate::target::Gfx;
 
 /// What a dump may know to annotate addresses.
@@ -63,17 +63,24 @@ impl<'a> DumpContext<'a> {
             .find(|row| row.word as usize == word)?;
         let kernel = matches!(
             row.kind,
-            crate::RelocationKind::EntryLo
-                | crate::RelocationKind::EntryHi
-                | crate::RelocationKind::ObjectLo
-                | crate::RelocationKind::ObjectHi
+            RelocationKind::EntryLo
+                | RelocationKind::EntryHi
+                | RelocationKind::ObjectLo
+                | RelocationKind::ObjectHi
         );
         let symbol = if kernel {
             self.symbols.get(row.symbol as usize)
         } else {
             None
         };
-        let symbol = symbol.map_or_else(|| row.symbol.to_string(), Clone::clone);
+        let symbol = symbol.cloned().unwrap_or_else(|| match row.kind {
+            RelocationKind::KernargLo | RelocationKind::KernargHi => "kernarg arena".to_owned(),
+            RelocationKind::SignalLo | RelocationKind::SignalHi => format!("signal {}", row.symbol),
+            RelocationKind::IbLo | RelocationKind::IbHi => {
+                format!("indirect buffer {}", row.symbol)
+            }
+            _ => format!("kernel {}", row.symbol),
+        });
         Some(format!(
             "relocation {} of {symbol} + {:#x}",
             row.kind.name(),

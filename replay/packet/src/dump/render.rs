@@ -77,8 +77,17 @@ impl fmt::Display for Dump {
                 writeln!(f)?;
             }
             if entry.unknown {
-                for (at, word) in entry.words.iter().enumerate().skip(1) {
-                    writeln!(f, "        +{at:<3} {:24} {word:#010x}", "?")?;
+                let unit = if self.surface == "aql" { 4 } else { 1 };
+                for (index, word) in entry.words.iter().enumerate().skip(1) {
+                    let at = index * unit;
+                    // Fields have shown the others.
+                    if !entry
+                        .fields
+                        .iter()
+                        .any(|row| row.at as usize / unit == index)
+                    {
+                        writeln!(f, "        +{at:<3} {:24} {word:#010x}", "?")?;
+                    }
                 }
             }
         }

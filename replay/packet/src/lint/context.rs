@@ -2,8 +2,9 @@
 //! context is counted as not checked rather than passed.
 
 use crate::aql::Header;
-use crate::kd::{KernelDescriptor, KernelFacts};
+use crate::kd::{KernelDescriptor, KernelFacts, property};
 use crate::pm4::Policy;
+use crate::tables::objects::PROPERTIES;
 use crate::target::Gfx;
 
 /// A byte range of GPU addresses.
@@ -86,14 +87,40 @@ pub struct KnownKernel {
     pub descriptor: KernelDescriptor,
     /// All reserved bytes of the descriptor in memory are zero.
     pub reserved_zero: bool,
-    /// Metadata and code-object facts.
-    pub facts: KernelFacts,
+    /// Metadata and code-object facts; the clauses about them are not judged without.
+    pub facts: Option<KernelFacts>,
 }
 
 impl KnownKernel {
     /// Entry address.
     pub const fn entry_va(&self) -> u64 {
-        self.descriptor.entry_va(self.descriptor_va)
+        // Two's complement: a negative offset wraps to a lower address.
+        self.descriptor_va
+            .wrapping_add(self.descriptor.entry_byte_offset as u64)
+    }
+
+    /// True when waves have 32 lanes.
+    pub(super) const fn wave32(&self) -> bool {
+        self.descriptor.properties & property::WAVEFRONT_SIZE32 != 0
+    }
+
+    /// User SGPRs that the enabled properties take, and the first one of the kernarg pointer.
+    /// Read from the property table; encoders have a walk of their own.
+    pub(super) fn user_registers(&self) -> (u32, Option<u16>) {
+        let enabled = |bit: u8| self.descriptor.properties >> bit & 1 != 0;
+        let before = |end: u8| -> u32 {
+            PROPERTIES
+                .iter()
+                .filter(|row| row.bit < end && enabled(row.bit))
+                .map(|row| u32::from(row.sgprs))
+                .sum()
+        };
+        let pointer = PROPERTIES
+            .iter()
+            .find(|row| row.name == "KERNARG_SEGMENT_PTR" && enabled(row.bit))
+            // At most 18 registers stand in front of it.
+            .map(|row| before(row.bit) as u16);
+        (before(u8::MAX), pointer)
     }
 }
 
@@ -240,6 +267,8 @@ pub struct HostContract {
     pub reads: Vec<Range>,
     /// Ranges that the host or another agent stores to while the stream runs.
     pub signals: Vec<Range>,
+    /// Ranges outside data allocations that packets of the stream may write, for example signals.
+    pub targets: Vec<Range>,
 }
 
 /// Another indirect buffer in flight on the same queue.
@@ -247,6 +276,8 @@ pub struct HostContract {
 pub struct InFlight {
     /// Kernarg ranges.
     pub kernargs: Vec<Range>,
+    /// Ranges read.
+    pub reads: Vec<Range>,
     /// Written ranges.
     pub writes: Vec<Range>,
     /// Uses the queue's scratch.
@@ -307,6 +338,7 @@ pub enum Part {
     Policy,
     Allocations,
     Kernels,
+    Facts,
     Nodes,
     Queue,
     Events,
@@ -326,6 +358,7 @@ impl Part {
             Self::Policy => "policy",
             Self::Allocations => "allocations",
             Self::Kernels => "kernels",
+            Self::Facts => "kernel metadata",
             Self::Nodes => "nodes",
             Self::Queue => "queue",
             Self::Events => "event log",
@@ -363,11 +396,14 @@ impl<'a> Context<'a> {
     }
 
     /// True when a part is present.
-    pub const fn has(&self, part: Part) -> bool {
+    pub fn has(&self, part: Part) -> bool {
         match part {
             Part::Policy => self.policy.is_some(),
             Part::Allocations => self.allocations.is_some(),
             Part::Kernels => self.kernels.is_some(),
+            Part::Facts => self
+                .kernels
+                .is_some_and(|rows| rows.iter().all(|row| row.facts.is_some())),
             Part::Nodes => self.nodes.is_some(),
             Part::Queue => self.queue.is_some(),
             Part::Events => self.events.is_some(),

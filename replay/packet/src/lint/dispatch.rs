@@ -4,9 +4,9 @@ use super::context::{Holds, KnownKernel, Node, Range};
 use super::rules::{Rule, Severity};
 use super::walk::Walk;
 use super::{Place, Sink};
-use crate::kd::property;
+use crate::kd::{KernelFacts, Refusal, property};
 use crate::state::Snapshot;
-use crate::tables::registers::{INITIATOR_FIELDS, initiator as bit, reg, rsrc1, rsrc2};
+use crate::tables::registers::{INITIATOR_FIELDS, initiator as bit, reg, register, rsrc1, rsrc2};
 use crate::tables::{Field, reserved_mask};
 use crate::target::{GenSet, Generation, Gfx};
 
@@ -146,13 +146,7 @@ fn unset(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
 }
 
 fn program(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
-    if sink.cx.kernels.is_none() {
-        return;
-    }
     let state = &one.shot.state;
-    let Some(entry) = state.entry_va() else {
-        return;
-    };
     let high = state.get(reg::PGM_HI).unwrap_or(0);
     if high > 0xFF {
         sink.add(
@@ -162,6 +156,12 @@ fn program(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
             format!("{high:#x}"),
             "at most 0xFF",
         );
+    }
+    let Some(entry) = state.entry_va() else {
+        return;
+    };
+    if sink.cx.kernels.is_none() {
+        return;
     }
     let Some(kernel) = one.kernel else {
         let found = format!("entry {entry:#x}");
@@ -258,19 +258,22 @@ fn initiator(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
 fn waves(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
     let Some(kernel) = one.kernel else { return };
     let wave32 = one.shot.initiator & bit::CS_W32_EN != 0;
-    if wave32 != kernel.descriptor.wave32() {
+    if wave32 != kernel.wave32() {
         let found = format!("wave{}", if wave32 { 32 } else { 64 });
         let expected = format!("the wave size of {}", kernel.symbol);
         sink.add(Rule::D04, one.place, "CS_W32_EN", found, expected);
     }
-    let count = kernel.facts.vgpr_count;
+    let count = kernel.facts.map_or(0, |facts| facts.vgpr_count);
     if let Some(word) = one.shot.state.get(reg::PGM_RSRC1)
         && count != 0
     {
-        let granule = if kernel.descriptor.wave32() { 8 } else { 4 };
+        let granule = if kernel.wave32() { 8 } else { 4 };
         let allocated = ((word & 0x3F) + 1) * granule;
-        if allocated < count {
-            let expected = format!("at least the {count} registers of {}", kernel.symbol);
+        if allocated != count.next_multiple_of(granule) {
+            let expected = format!(
+                "the {count} registers of {}, in granules of {granule}",
+                kernel.symbol
+            );
             sink.add(
                 Rule::D04,
                 one.place,
@@ -396,7 +399,9 @@ fn intended(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
     };
     if let Some(kernel) = one.kernel {
         let product = size.iter().map(|n| u64::from(*n)).product::<u64>();
-        let limit = kernel.facts.max_flat_workgroup_size;
+        let limit = kernel
+            .facts
+            .map_or(0, |facts| facts.max_flat_workgroup_size);
         if limit != 0 && product > u64::from(limit) {
             let expected = format!("at most {limit} of {}", kernel.symbol);
             sink.add(
@@ -407,7 +412,7 @@ fn intended(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
                 expected,
             );
         }
-        if let Some(required) = kernel.facts.reqd_workgroup_size
+        if let Some(required) = kernel.facts.and_then(|facts| facts.reqd_workgroup_size)
             && required != size
         {
             let expected = format!("{required:?} of {}", kernel.symbol);
@@ -521,9 +526,9 @@ fn user_sgprs(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
         );
     }
     let Some(kernel) = one.kernel else { return };
-    let layout = kernel.descriptor.user_sgprs();
-    if count < u32::from(layout.used) {
-        let expected = format!("at least the {} of {}", layout.used, kernel.symbol);
+    let (used, pointer) = kernel.user_registers();
+    if count < used {
+        let expected = format!("at least the {used} of {}", kernel.symbol);
         sink.add(
             Rule::D08,
             one.place,
@@ -532,17 +537,22 @@ fn user_sgprs(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
             expected,
         );
     }
-    let other = kernel.descriptor.properties & !property::ACCEPTED & property::NAMED & 0x7F;
+    let other = kernel.descriptor.properties & !property::ACCEPTED;
     if other != 0 {
         let found = format!("{:#06x}", kernel.descriptor.properties);
         let expected = "kernarg pointer, scratch descriptor and wave size only";
         sink.add(Rule::D08, one.place, "properties", found, expected);
     }
-    padding(one, kernel, count, sink);
-    let Some(first) = layout.kernarg_segment_ptr else {
+    let buffer = kernel.descriptor.properties & property::PRIVATE_SEGMENT_BUFFER != 0;
+    if buffer && sink.cx.target.capability().architected_flat_scratch.value {
+        let name = "PRIVATE_SEGMENT_BUFFER";
+        let expected = "clear: flat scratch is architected";
+        sink.add(Rule::D08, one.place, name, "set", expected);
+    }
+    padding(one, pointer, count, sink);
+    let Some(first) = pointer else {
         return;
     };
-    let first = u16::from(first);
     let (Some(lo), Some(hi)) = (state.user_data(first), state.user_data(first + 1)) else {
         return;
     };
@@ -550,12 +560,9 @@ fn user_sgprs(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
 }
 
 /// User SGPRs without a meaning (padding, unused scratch descriptor) hold zero.
-fn padding(one: &One<'_, '_>, kernel: &KnownKernel, count: u32, sink: &mut Sink<'_, '_>) {
-    let layout = kernel.descriptor.user_sgprs();
+fn padding(one: &One<'_, '_>, pointer: Option<u16>, count: u32, sink: &mut Sink<'_, '_>) {
     for index in 0..count.min(16) as u16 {
-        let pointer = layout
-            .kernarg_segment_ptr
-            .is_some_and(|first| index == u16::from(first) || index == u16::from(first) + 1);
+        let pointer = pointer.is_some_and(|first| index == first || index == first + 1);
         if let Some(value) = one.shot.state.user_data(index)
             && value != 0
             && !pointer
@@ -608,8 +615,24 @@ fn kernarg(one: &One<'_, '_>, kernel: &KnownKernel, address: u64, sink: &mut Sin
     }
 }
 
+/// Reserved bits of a register that a rule owns.
+fn reserved(rule: Rule, at: u16, one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
+    let generation = sink.cx.target.generation();
+    let (Some(word), Some(row)) = (one.shot.state.get(at), register(at, generation)) else {
+        return;
+    };
+    let bits = word & reserved_mask(row.fields, 0, generation);
+    if bits != 0 {
+        let found = format!("{word:#010x} with reserved bits {bits:#010x}");
+        let (severity, expected) = (Severity::Error, "reserved bits clear");
+        sink.add_as(severity, rule, one.place, row.name, found, expected);
+    }
+}
+
 /// Returns true when the dispatch needs scratch.
 fn scratch_ring(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) -> bool {
+    reserved(Rule::D09, reg::TMPRING_SIZE, one, sink);
+    reserved(Rule::D09, reg::DISPATCH_SCRATCH_BASE_HI, one, sink);
     let state = &one.shot.state;
     let enabled = state
         .get(reg::PGM_RSRC2)
@@ -677,15 +700,16 @@ fn features(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
     }
     let Some(kernel) = one.kernel else { return };
     let size = group_size(one.shot, sink.cx.target.generation()).unwrap_or([1; 3]);
-    let facts = crate::kd::KernelFacts {
+    let facts = kernel.facts.map(|facts| KernelFacts {
         // Shape and target have rules of their own.
         target: None,
         max_flat_workgroup_size: 0,
         reqd_workgroup_size: None,
-        ..kernel.facts
-    };
-    for reason in facts.refusals(sink.cx.target, size, size) {
-        if !matches!(reason, crate::kd::Refusal::PartialGroups { .. }) {
+        ..facts
+    });
+    let reasons = facts.map_or_else(Vec::new, |facts| facts.refusals(sink.cx.target, size, size));
+    for reason in reasons {
+        if !matches!(reason, Refusal::PartialGroups { .. }) {
             sink.add(
                 Rule::D10,
                 one.place,
@@ -696,9 +720,10 @@ fn features(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
         }
     }
     let dynamic = kernel.descriptor.properties & property::USES_DYNAMIC_STACK != 0;
-    if dynamic || kernel.descriptor.kernarg_preload != 0 {
+    let groups = kernel.descriptor.properties & property::ENABLE_WAVEGROUP != 0;
+    if dynamic || groups || kernel.descriptor.kernarg_preload != 0 {
         let found = format!(
-            "dynamic stack {dynamic}, kernarg preload {:#06x}",
+            "dynamic stack {dynamic}, wave groups {groups}, kernarg preload {:#06x}",
             kernel.descriptor.kernarg_preload
         );
         sink.add(
@@ -706,7 +731,7 @@ fn features(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
             one.place,
             kernel.symbol.clone(),
             found,
-            "neither",
+            "none of them",
         );
     }
 }
@@ -733,8 +758,11 @@ fn privilege(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
 
 fn target(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
     let device: Gfx = sink.cx.target;
+    let code = one
+        .kernel
+        .and_then(|kernel| kernel.facts.and_then(|facts| facts.target));
     if let Some(kernel) = one.kernel
-        && let Some(code) = kernel.facts.target
+        && let Some(code) = code
         && code != device
     {
         sink.add(
@@ -747,24 +775,25 @@ fn target(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
     }
     // Compilers set DX10_CLAMP and IEEE_MODE by default; on gfx12 the bits mean something else.
     const GFX11_DEFAULTS: u32 = 1 << 21 | 1 << 23;
+    // Either bit is a mistake when the code object says that it is older.
+    let older = code.is_some_and(|code| code.generation() < Generation::Gfx12);
     if device.generation() == Generation::Gfx12
         && let Some(word) = one.shot.state.get(reg::PGM_RSRC1)
-        && word & GFX11_DEFAULTS == GFX11_DEFAULTS
+        && (word & GFX11_DEFAULTS == GFX11_DEFAULTS || older && word & GFX11_DEFAULTS != 0)
     {
         let found = format!("{word:#010x}");
         let expected = "WG_RR_EN and DISABLE_PERF not both set, which a gfx11 descriptor does";
-        sink.add_as(
-            Severity::Warning,
-            Rule::D12,
-            one.place,
-            "PGM_RSRC1",
-            found,
-            expected,
-        );
+        let severity = if older {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        sink.add_as(severity, Rule::D12, one.place, "PGM_RSRC1", found, expected);
     }
 }
 
 fn limits(one: &One<'_, '_>, sink: &mut Sink<'_, '_>) {
+    reserved(Rule::D13, reg::RESOURCE_LIMITS, one, sink);
     if let Some(word) = one.shot.state.get(reg::RESOURCE_LIMITS)
         && word != 0
     {

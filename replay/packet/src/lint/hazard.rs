@@ -5,7 +5,7 @@
 
 use super::context::{Node, Region};
 use super::rules::{Rule, Severity};
-use super::walk::{Step, Walk};
+use super::walk::{Step, Walk, Write};
 use super::{Place, Sink};
 use crate::aql::Scope;
 use crate::state::snapshots;
@@ -15,12 +15,16 @@ use crate::target::Generation;
 /// Cache controls that data of another launch can ask for.
 const LEVELS: u32 = gcr::GLK_INV | gcr::GLV_INV | gcr::GL1_INV | gcr::GLM_INV | gcr::GLM_WB;
 
+/// The invalidates among them.
+const INVALIDATES: u32 = gcr::GLK_INV | gcr::GLV_INV | gcr::GL1_INV;
+
 /// Checks ordering rules.
 pub(super) fn check(words: &[u32], walk: &Walk, sink: &mut Sink<'_, '_>) {
     head(walk, sink);
     tail(walk, sink);
     if let Some(nodes) = sink.cx.nodes {
         order(walk, nodes, sink);
+        produced(walk, nodes, sink);
         redundant(walk, nodes, sink);
     }
     if let Some(reference) = sink.cx.reference {
@@ -81,9 +85,10 @@ fn tail(walk: &Walk, sink: &mut Sink<'_, '_>) {
         .rposition(|row| matches!(row.1, Step::Dispatch(_)));
     let Some(last) = last_dispatch else { return };
     // Cache maintenance may follow the wait; another dispatch or register write may not.
+    let all = walk.snapshots.len();
     let wait = walk.steps[last..]
         .iter()
-        .rposition(|row| row.1 == Step::Wait);
+        .rposition(|row| row.1 == Step::Wait(all));
     let after = wait.map_or(&walk.steps[last..], |at| &walk.steps[last + at + 1..]);
     let only_maintenance = after
         .iter()
@@ -113,7 +118,8 @@ fn tail(walk: &Walk, sink: &mut Sink<'_, '_>) {
     });
     if reads && !released && !written_back {
         let expected = "GL2_WB at the end, or header release at system scope";
-        let (severity, place) = (Severity::Hazard, Place::Whole);
+        let dword = walk.steps[last].0;
+        let (severity, place) = (Severity::Hazard, Place::Dword(dword));
         sink.add_as(
             severity,
             Rule::H04,
@@ -158,11 +164,10 @@ fn order(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
     let gl1 = sink.cx.target.capability().gl1.value;
     let gfx12 = sink.cx.target.generation() == Generation::Gfx12;
     let mut waited = 0;
-    let mut launched = 0;
     let mut covered = Covered::default();
     for (dword, step) in &walk.steps {
         match step {
-            Step::Wait => waited = launched,
+            Step::Wait(number) => waited = waited.max(*number),
             Step::Acquire(word) => {
                 let update = |bit: u32, slot: &mut usize| {
                     if word & bit != 0 {
@@ -178,7 +183,6 @@ fn order(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                     index: *index,
                     dword: *dword,
                 };
-                launched = index + 1;
                 let Some(node) = nodes.get(*index) else {
                     continue;
                 };
@@ -199,7 +203,7 @@ fn order(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                     reused(nodes, node, waited, covered, place, sink);
                 }
             }
-            Step::WriteBack | Step::Other => {}
+            Step::WriteBack | Step::Write(_) | Step::Other => {}
         }
     }
 }
@@ -271,6 +275,118 @@ fn reused(
     }
 }
 
+/// Writes of the packet processor against the launches around them: launches that still run when
+/// it writes, and launches that read or overwrite what it has not confirmed or invalidated.
+fn produced(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
+    if walk.writes.is_empty() {
+        return;
+    }
+    let mut need = gcr::GLV_INV | gcr::GLK_INV;
+    if sink.cx.target.capability().gl1.value {
+        need |= gcr::GL1_INV;
+    }
+    let mut waited = 0;
+    let mut launched = 0;
+    // Writes so far: index, finished, and the invalidates since.
+    let mut open: Vec<(usize, bool, u32)> = Vec::new();
+    for (dword, step) in &walk.steps {
+        match step {
+            Step::Wait(number) => {
+                waited = waited.max(*number);
+                // Only a wait for its value shows that a release has written; CS_PARTIAL_FLUSH
+                // waits for waves.
+                let ended = walk.ended.iter().find(|row| row.0 == *dword);
+                for (at, done, _) in &mut open {
+                    *done |= walk.writes[*at].end_of_pipe && ended.is_some_and(|row| *at <= row.1);
+                }
+            }
+            Step::Acquire(word) => {
+                for (_, done, seen) in &mut open {
+                    if *done {
+                        *seen |= word;
+                    }
+                }
+            }
+            Step::Write(at) => {
+                let row = &walk.writes[*at];
+                // A release writes when the launches before it have ended.
+                let running = if row.end_of_pipe { launched } else { waited };
+                let rows = nodes.get(running..launched).unwrap_or(&[]);
+                let meets = |node: &Node| {
+                    let mut regions = node.reads.iter().chain(&node.writes);
+                    regions.any(|region| region.range.overlaps(&row.range))
+                };
+                if let Some(index) = rows.iter().position(meets) {
+                    let place = Place::Dword(*dword);
+                    let found = format!("written while dispatch {} runs", running + index);
+                    sink.add(Rule::H01, place, row.name, found, "CS_PARTIAL_FLUSH before");
+                }
+                open.push((*at, row.confirmed, 0));
+            }
+            Step::Dispatch(index) => {
+                launched = index + 1;
+                let place = Place::Dispatch {
+                    index: *index,
+                    dword: *dword,
+                };
+                if let Some(node) = nodes.get(*index) {
+                    for (at, done, seen) in &open {
+                        let state = (*done, need & !seen);
+                        consumed(&walk.writes[*at], node, state, place, sink);
+                    }
+                }
+            }
+            Step::WriteBack | Step::Other => {}
+        }
+    }
+}
+
+/// One launch behind one write: `state` is whether the write has ended, and the invalidates that
+/// have not followed.
+fn consumed(
+    row: &Write,
+    node: &Node,
+    (done, missing): (bool, u32),
+    place: Place,
+    sink: &mut Sink<'_, '_>,
+) {
+    let found = format!(
+        "{} bytes at {:#x} written by {} at dword {}",
+        row.range.bytes, row.range.base, row.name, row.dword
+    );
+    let overwrites = node
+        .writes
+        .iter()
+        .any(|region| region.range.overlaps(&row.range));
+    let mut reads = node
+        .reads
+        .iter()
+        .filter(|region| region.range.overlaps(&row.range));
+    let first = reads.next();
+    let scalar = first.is_some_and(|row| row.scalar) || reads.any(|row| row.scalar);
+    if !done && (overwrites || first.is_some()) {
+        let rule = if first.is_some() {
+            Rule::H02
+        } else {
+            Rule::H01
+        };
+        let expected = "a confirmed write, or a wait for it";
+        sink.add(rule, place, "WR_CONFIRM", found.clone(), expected);
+        return;
+    }
+    for (bit, name) in [
+        (gcr::GLV_INV, "GLV_INV"),
+        (gcr::GL1_INV, "GL1_INV"),
+        (gcr::GLK_INV, "GLK_INV"),
+    ] {
+        let asked = bit != gcr::GLK_INV || scalar;
+        if first.is_some() && asked && missing & bit != 0 {
+            let expected = "ACQUIRE_MEM behind the write";
+            sink.add(Rule::H02, place, name, found.clone(), expected);
+        }
+    }
+}
+
 /// Waits and invalidates without a hazard, and L2 operations inside the buffer.
 fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
     let first = walk
@@ -284,19 +400,27 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
     let (Some(first), Some(last)) = (first, last) else {
         return;
     };
+    let war = sink.cx.target.capability().war_needs_acquire.value;
     // A wait is needed when a dispatch of its left epoch meets one of its right epoch.
     let mut left = 0;
     let mut seen = 0;
+    let mut covered = 0;
     for (at, (dword, step)) in walk.steps.iter().enumerate().take(last).skip(first) {
         match step {
             Step::Dispatch(index) => seen = index + 1,
-            Step::Wait => {
+            Step::Wait(number) => {
+                seen = *number;
                 let right = walk.steps[at + 1..]
                     .iter()
-                    .take_while(|row| row.1 != Step::Wait)
+                    .take_while(|row| !row.1.is_wait())
                     .filter(|row| matches!(row.1, Step::Dispatch(_)))
                     .count();
-                if !meet(nodes, left, seen, seen + right) {
+                // A wait in front of a write or behind a release is judged with the write.
+                let writes = walk.steps[at + 1..]
+                    .iter()
+                    .take_while(|row| !row.1.is_wait())
+                    .any(|row| matches!(row.1, Step::Write(_)));
+                if !writes && !meet(nodes, left, seen, seen + right) {
                     let (severity, place) = (Severity::Warning, Place::Dword(*dword));
                     let expected = "a hazard across it";
                     sink.add_as(severity, Rule::H08, place, "wait", "no hazard", expected);
@@ -310,9 +434,42 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                 let (severity, place) = (Severity::Warning, Place::Dword(*dword));
                 sink.add_as(severity, Rule::H08, place, "GCR_CNTL", found, expected);
             }
+            Step::Acquire(word) if word & INVALIDATES != 0 => {
+                if !walk.writes.is_empty() || stale_later(nodes, covered, left, seen, war) {
+                    covered = left.max(covered);
+                    continue;
+                }
+                let (severity, place) = (Severity::Warning, Place::Dword(*dword));
+                let found = "no later launch reads what earlier ones wrote";
+                let expected = "data to invalidate";
+                sink.add_as(severity, Rule::H08, place, "ACQUIRE_MEM", found, expected);
+            }
             _ => {}
         }
     }
+    let mut waits = walk.steps[last..].iter().filter(|row| row.1.is_wait());
+    waits.next();
+    for (dword, _) in waits {
+        let (severity, place) = (Severity::Warning, Place::Dword(*dword));
+        let expected = "one wait behind the last dispatch";
+        sink.add_as(severity, Rule::H08, place, "wait", "another", expected);
+    }
+}
+
+/// True when an invalidate behind the wait for `waited` dispatches serves a later launch, `covered`
+/// of them being covered before: one that reads what they wrote, or, where writers that reuse a
+/// buffer need it, writes what they read.
+fn stale_later(nodes: &[Node], covered: usize, waited: usize, next: usize, war: bool) -> bool {
+    let (Some(before), Some(later)) = (nodes.get(covered..waited), nodes.get(next..)) else {
+        return true;
+    };
+    // Most invalidates serve the next launch, so the search ends soon.
+    later.iter().any(|node| {
+        before.iter().any(|row| {
+            overlap(&row.writes, &node.reads).is_some()
+                || war && overlap(&row.reads, &node.writes).is_some()
+        })
+    })
 }
 
 /// True when a node of `[a, b)` conflicts with one of `[b, c)`.

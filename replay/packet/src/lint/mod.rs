@@ -4,6 +4,7 @@
 //! A rule whose context is absent is listed as not checked; one with a part missing as partly
 //! checked. Nothing here changes a packet.
 
+mod access;
 mod context;
 mod dispatch;
 mod hazard;
@@ -20,6 +21,7 @@ pub use context::{
 };
 pub use rules::{RULES, Row, Rule, Severity};
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::json::Json;
@@ -102,6 +104,34 @@ pub struct Report {
     pub partly_checked: Vec<(Rule, Part)>,
     /// Rules judged, wholly or partly.
     pub checked: usize,
+    /// How many findings of a rule and severity were counted but not kept, because
+    /// [`FINDINGS_KEPT`] of them are listed already.
+    pub more: BTreeMap<(Rule, Severity), usize>,
+}
+
+/// Findings kept of one rule and severity; the rest is counted.
+pub const FINDINGS_KEPT: usize = 100;
+
+impl fmt::Display for Report {
+    /// One line per finding, then what was left out and what was not judged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.findings {
+            writeln!(f, "{row}")?;
+        }
+        for ((rule, severity), count) in &self.more {
+            let (id, severity) = (rule.row().id, severity.name());
+            writeln!(f, "{id} {severity}: {count} more")?;
+        }
+        for (label, rows) in [
+            ("judged in part", &self.partly_checked),
+            ("not judged", &self.not_checked),
+        ] {
+            for (rule, part) in rows {
+                writeln!(f, "{label}: {} ({} unknown)", rule.row().id, part.name())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Report {
@@ -140,6 +170,15 @@ impl Report {
                     });
                 }
             });
+            json.array("more", |json| {
+                for ((rule, severity), count) in &self.more {
+                    json.object(|json| {
+                        json.text("rule", rule.row().id);
+                        json.text("severity", severity.name());
+                        json.number("count", *count as u64);
+                    });
+                }
+            });
             for (key, rows) in [
                 ("not_checked", &self.not_checked),
                 ("partly_checked", &self.partly_checked),
@@ -157,12 +196,18 @@ impl Report {
         json.finish()
     }
 
-    /// Findings of a severity.
+    /// Findings of a severity, those that were not kept included.
     pub fn count(&self, severity: Severity) -> usize {
         self.findings
             .iter()
             .filter(|row| row.severity == severity)
             .count()
+            + self
+                .more
+                .iter()
+                .filter(|row| row.0.1 == severity)
+                .map(|row| row.1)
+                .sum::<usize>()
     }
 }
 
@@ -170,6 +215,7 @@ impl Report {
 struct Sink<'c, 'a> {
     cx: &'c Context<'a>,
     report: Report,
+    kept: BTreeMap<(Rule, Severity), usize>,
 }
 
 impl<'c, 'a> Sink<'c, 'a> {
@@ -186,7 +232,11 @@ impl<'c, 'a> Sink<'c, 'a> {
                 report.partly_checked.push((row.rule, *part));
             }
         }
-        Self { cx, report }
+        Self {
+            cx,
+            report,
+            kept: BTreeMap::new(),
+        }
     }
 
     /// Records a finding with the rule's usual severity.
@@ -211,6 +261,12 @@ impl<'c, 'a> Sink<'c, 'a> {
         found: impl Into<String>,
         expected: impl Into<String>,
     ) {
+        let kept = self.kept.entry((rule, severity)).or_default();
+        if *kept == FINDINGS_KEPT {
+            *self.report.more.entry((rule, severity)).or_default() += 1;
+            return;
+        }
+        *kept += 1;
         self.report.findings.push(Finding {
             rule,
             severity,

@@ -8,6 +8,9 @@ use super::{Place, Sink};
 use crate::aql::decode::{AqlPacket, decode};
 use crate::kd::property;
 
+/// Alignment of `amd_signal_t` in bytes.
+const SIGNAL_ALIGN: u64 = crate::tables::objects::SIGNAL.align as u64;
+
 /// Checks rules that look at more than one packet.
 pub(super) fn check(packets: &[[u8; 64]], sink: &mut Sink<'_, '_>) {
     if let Some(queue) = sink.cx.queue {
@@ -166,6 +169,8 @@ fn in_flight(packets: &[[u8; 64]], events: &[Event], sink: &mut Sink<'_, '_>) {
     let cx = sink.cx;
     let first = cx.queue.map_or(0, |queue| queue.first_id);
     let mut running: BTreeSet<u64> = BTreeSet::new();
+    // Packets whose completion signal the host has not waited for.
+    let mut open: BTreeSet<u64> = BTreeSet::new();
     let decoded = |id: u64| {
         let index = usize::try_from(id.checked_sub(first)?).ok()?;
         packets.get(index).map(decode)
@@ -175,6 +180,13 @@ fn in_flight(packets: &[[u8; 64]], events: &[Event], sink: &mut Sink<'_, '_>) {
         match *event {
             Event::Header { id, .. } => {
                 running.insert(id);
+                open.insert(id);
+            }
+            Event::Waited { handle } if handle != 0 => {
+                let other =
+                    |id: &u64| decoded(*id).is_none_or(|row| completion(&row.packet) != handle);
+                running.retain(other);
+                open.retain(other);
             }
             Event::Complete { id } => {
                 running.remove(&id);
@@ -192,11 +204,16 @@ fn in_flight(packets: &[[u8; 64]], events: &[Event], sink: &mut Sink<'_, '_>) {
                 }
             }
             Event::SignalStore { handle } if cx.signals.is_some() && handle != 0 => {
-                let user = running
+                let user = open
                     .iter()
                     .find(|id| decoded(**id).is_some_and(|row| completion(&row.packet) == handle));
                 if let Some(id) = user {
-                    let found = format!("signal {handle:#x} stored while packet {id} runs");
+                    let state = if running.contains(id) {
+                        "runs"
+                    } else {
+                        "is not waited for"
+                    };
+                    let found = format!("signal {handle:#x} stored while packet {id} {state}");
                     sink.add(Rule::A12, place, "signal", found, "a wait before reuse");
                 }
             }
@@ -348,7 +365,27 @@ fn satisfied(packet: &AqlPacket, pending: &BTreeMap<u64, usize>) -> bool {
     }
 }
 
+/// Dependencies that are no signal, or no longer one.
 fn freed_dependencies(queues: &[Vec<AqlPacket>], sink: &mut Sink<'_, '_>) {
+    for (index, packet) in queues
+        .first()
+        .map_or(&[][..], Vec::as_slice)
+        .iter()
+        .enumerate()
+    {
+        let (AqlPacket::BarrierAnd(row) | AqlPacket::BarrierOr(row)) = packet else {
+            continue;
+        };
+        let crooked = row
+            .dep_signal
+            .iter()
+            .find(|handle| !handle.is_multiple_of(SIGNAL_ALIGN));
+        if let Some(handle) = crooked {
+            let (place, found) = (Place::Packet(index), format!("{handle:#x}"));
+            let expected = "64-byte aligned";
+            sink.add(Rule::A11, place, "dep_signal", found, expected);
+        }
+    }
     let Some(signals) = sink.cx.signals else {
         return;
     };
@@ -379,7 +416,6 @@ fn freed_dependencies(queues: &[Vec<AqlPacket>], sink: &mut Sink<'_, '_>) {
 
 /// A12: completion signals at publish.
 fn signals(packets: &[[u8; 64]], sink: &mut Sink<'_, '_>) {
-    let Some(known) = sink.cx.signals else { return };
     let mut users: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
     for (index, bytes) in packets.iter().enumerate() {
         let handle = completion(&decode(bytes).packet);
@@ -387,6 +423,14 @@ fn signals(packets: &[[u8; 64]], sink: &mut Sink<'_, '_>) {
             users.entry(handle).or_insert((index, 0)).1 += 1;
         }
     }
+    for (handle, (index, _)) in &users {
+        if !handle.is_multiple_of(SIGNAL_ALIGN) {
+            let (place, found) = (Place::Packet(*index), format!("{handle:#x}"));
+            let expected = "64-byte aligned";
+            sink.add(Rule::A12, place, "completion_signal", found, expected);
+        }
+    }
+    let Some(known) = sink.cx.signals else { return };
     for (handle, (index, count)) in users {
         let place = Place::Packet(index);
         let Some(row) = known.iter().find(|row| row.handle == handle && row.live) else {

@@ -1,20 +1,23 @@
 //! Rules A01, A05 to A08, A10 and A13 to A15: AQL packets one by one.
 
-use super::context::{Holds, Range};
+use super::context::{Holds, Node, Range};
 use super::rules::{Rule, Severity};
 use super::{Place, Sink};
 use crate::aql::decode::{AqlPacket, Decoded, decode, reserved_violation};
 use crate::aql::{Header, HeaderError, KernelDispatch, PacketType, Pm4Ib, Scope};
 use crate::kd::property;
-use crate::tables::opcodes::{header, op};
+use crate::tables::objects::{DW_CNT_REMAIN, IB_JUMP0_WORD};
 
 /// Checks every packet.
 pub(super) fn check(packets: &[[u8; 64]], sink: &mut Sink<'_, '_>) {
     let mut dispatches = 0;
+    // Header type 1 behind this index is an empty slot; before it, a packet that never runs.
+    let published = packets.iter().rposition(|bytes| bytes[0] != 1);
     for (index, bytes) in packets.iter().enumerate() {
         let place = Place::Packet(index);
         let decoded = decode(bytes);
-        header_bits(&decoded, place, sink);
+        let hole = published.is_some_and(|last| index < last);
+        header_bits(&decoded, hole, place, sink);
         if let Some((offset, name, value)) = reserved_violation(bytes) {
             let pm4 = matches!(decoded.packet, AqlPacket::Pm4Ib { .. });
             let rule = if pm4 { Rule::A14 } else { Rule::A10 };
@@ -29,6 +32,10 @@ pub(super) fn check(packets: &[[u8; 64]], sink: &mut Sink<'_, '_>) {
         match &decoded.packet {
             AqlPacket::KernelDispatch(packet) => {
                 dispatch(packet, place, sink);
+                let node = sink.cx.nodes.and_then(|nodes| nodes.get(dispatches));
+                if let Some(node) = node {
+                    planned(packet, node, place, sink);
+                }
                 fences(&decoded, dispatches, index, packets, sink);
                 dispatches += 1;
             }
@@ -49,7 +56,7 @@ pub(super) fn check(packets: &[[u8; 64]], sink: &mut Sink<'_, '_>) {
     }
 }
 
-fn header_bits(decoded: &Decoded, place: Place, sink: &mut Sink<'_, '_>) {
+fn header_bits(decoded: &Decoded, hole: bool, place: Place, sink: &mut Sink<'_, '_>) {
     let found = format!("{:#06x}", decoded.header);
     match Header::from_bits(decoded.header) {
         Ok(row) if row.kind == PacketType::AgentDispatch => {
@@ -62,14 +69,13 @@ fn header_bits(decoded: &Decoded, place: Place, sink: &mut Sink<'_, '_>) {
             );
         }
         Ok(row) if row.kind == PacketType::Invalid => {
-            sink.add_as(
-                Severity::Warning,
-                Rule::A01,
-                place,
-                "type",
-                found,
-                "published packet",
-            );
+            let (severity, expected) = if hole {
+                let expected = "a packet: the processor stops here, and later ones are published";
+                (Severity::Error, expected)
+            } else {
+                (Severity::Warning, "published packet")
+            };
+            sink.add_as(severity, Rule::A01, place, "type", found, expected);
         }
         Ok(_) => {}
         Err(HeaderError::Type { .. }) => sink.add(Rule::A01, place, "type", found, "0, 2, 3, 5"),
@@ -118,7 +124,9 @@ fn dispatch(packet: &KernelDispatch, place: Place, sink: &mut Sink<'_, '_>) {
         }
     }
     if let Some(kernel) = kernel {
-        let limit = kernel.facts.max_flat_workgroup_size;
+        let limit = kernel
+            .facts
+            .map_or(0, |facts| facts.max_flat_workgroup_size);
         if limit != 0 && product > u64::from(limit) {
             let expected = format!("at most {limit} of {}", kernel.symbol);
             sink.add(
@@ -129,7 +137,7 @@ fn dispatch(packet: &KernelDispatch, place: Place, sink: &mut Sink<'_, '_>) {
                 expected,
             );
         }
-        if let Some(required) = kernel.facts.reqd_workgroup_size
+        if let Some(required) = kernel.facts.and_then(|facts| facts.reqd_workgroup_size)
             && required != size
         {
             let expected = format!("{required:?} of {}", kernel.symbol);
@@ -183,7 +191,12 @@ fn object(packet: &KernelDispatch, place: Place, sink: &mut Sink<'_, '_>) {
             "reserved bytes 0",
         );
     }
-    if let Some(code) = kernel.facts.target
+    let entry = kernel.entry_va();
+    if !entry.is_multiple_of(256) {
+        let (name, found) = (kernel.symbol.clone(), format!("entry {entry:#x}"));
+        sink.add(Rule::A06, place, name, found, "256-byte aligned");
+    }
+    if let Some(code) = kernel.facts.and_then(|facts| facts.target)
         && code != sink.cx.target
     {
         let expected = sink.cx.target.name();
@@ -238,8 +251,9 @@ fn kernarg(packet: &KernelDispatch, place: Place, sink: &mut Sink<'_, '_>) {
     let address = packet.kernarg_address;
     let name = "kernarg_address";
     let found = format!("{address:#x}");
-    if !address.is_multiple_of(16) {
-        sink.add(Rule::A08, place, name, found, "16-byte aligned");
+    if !address.is_multiple_of(16) || address >> 48 != 0 {
+        let expected = "16-byte aligned, 48 bits";
+        sink.add(Rule::A08, place, name, found, expected);
         return;
     }
     let Some(kernel) = cx.kernel_at_object(packet.kernel_object) else {
@@ -259,8 +273,18 @@ fn kernarg(packet: &KernelDispatch, place: Place, sink: &mut Sink<'_, '_>) {
     }
 }
 
+/// The kernargs of the node that a packet launches.
+fn planned(packet: &KernelDispatch, node: &Node, place: Place, sink: &mut Sink<'_, '_>) {
+    let address = packet.kernarg_address;
+    if node.kernarg.bytes != 0 && address != node.kernarg.base {
+        let expected = format!("{:#x} of the node", node.kernarg.base);
+        let found = format!("{address:#x}");
+        sink.add(Rule::A08, place, "kernarg_address", found, expected);
+    }
+}
+
 fn vendor(bytes: &[u8; 64], jump: [u32; 4], remain: u32, place: Place, sink: &mut Sink<'_, '_>) {
-    let expected = header::type3(op::INDIRECT_BUFFER, 4);
+    let expected = IB_JUMP0_WORD;
     if bytes[3] != 0 {
         let found = format!("{:#04x}", bytes[3]);
         sink.add(Rule::A14, place, "ven_hdr byte 3", found, "0");
@@ -275,7 +299,7 @@ fn vendor(bytes: &[u8; 64], jump: [u32; 4], remain: u32, place: Place, sink: &mu
             format!("{expected:#010x}"),
         );
     }
-    if remain != crate::aql::encode::DW_CNT_REMAIN {
+    if remain != DW_CNT_REMAIN {
         sink.add(Rule::A14, place, "dw_cnt_remain", format!("{remain}"), "10");
     }
 }

@@ -1,24 +1,27 @@
-//! Rules P01 to P10: packets one by one.
+//! Rules P01 to P07: framing, vocabulary, registers and events, packet by packet.
 
-use super::context::Range;
+use super::access;
 use super::rules::{Rule, Severity};
 use super::walk::{Step, Walk};
 use super::{Place, Sink};
 use crate::decode::{DecodeError, Located, packets};
-use crate::packet::{AcquireMem, Packet, WaitRegMem};
+use crate::packet::Packet;
 use crate::state::{ShState, Snapshot};
-use crate::tables::gcr;
-use crate::tables::opcodes::{Use, event, op, opcode};
+use crate::tables::opcodes::{IB_MAX_DWORDS, Opcode, Use, event, op, opcode};
 use crate::tables::registers::{COMPUTE_FIRST, WRITABLE_LAST, Writer, reg, register};
+use crate::tables::reserved_mask;
 use crate::target::Generation;
 
 /// Checks P rules and returns what the other rules look at.
 pub(super) fn check(words: &[u32], sink: &mut Sink<'_, '_>) -> Walk {
     let mut walk = Walk::default();
     let mut state = ShState::default();
-    let mut written: Vec<Range> = Vec::new();
     let mut styles = (None, None);
     whole(words, sink);
+    // What lies beyond the size field cannot run.
+    let words = words.get(..IB_MAX_DWORDS as usize).unwrap_or(words);
+    let generation = sink.cx.target.generation();
+    walk.wrong_map = generation == Generation::Gfx12 && has_wrong_map(words);
     for item in packets(words) {
         let located = match item {
             Ok(located) => located,
@@ -35,7 +38,7 @@ pub(super) fn check(words: &[u32], sink: &mut Sink<'_, '_>) -> Walk {
             };
             seen.get_or_insert(located.offset);
         }
-        one(&located, sink, &mut written);
+        one(&located, sink, &mut walk);
         state.apply(&located.packet);
         step(&located, &state, &mut walk);
     }
@@ -55,6 +58,11 @@ pub(super) fn check(words: &[u32], sink: &mut Sink<'_, '_>) -> Walk {
 fn whole(words: &[u32], sink: &mut Sink<'_, '_>) {
     if words.is_empty() {
         sink.add(Rule::P06, Place::Whole, "length", "0 dwords", "1 or more");
+    }
+    if words.len() > IB_MAX_DWORDS as usize {
+        let found = format!("{} dwords", words.len());
+        let expected = format!("at most {IB_MAX_DWORDS:#x}, 20 bits of IB_SIZE");
+        sink.add(Rule::P06, Place::Whole, "length", found, expected);
     }
     if let Some(ib) = sink.cx.ib
         && u64::from(ib.declared) != words.len() as u64
@@ -120,7 +128,7 @@ fn undecodable(error: &DecodeError, sink: &mut Sink<'_, '_>) {
                 place,
                 name,
                 format!("{dwords} dwords"),
-                format!("{expected:?}"),
+                expected.to_string(),
             );
         }
         DecodeError::Reserved {
@@ -133,26 +141,43 @@ fn undecodable(error: &DecodeError, sink: &mut Sink<'_, '_>) {
         } => {
             let found = format!("word {word} {value:#010x}");
             let expected = format!("reserved bits {bits:#010x} clear");
-            sink.add(reserved_rule(opcode), place, name, found, expected);
+            sink.add(field_rule(opcode, word), place, name, found, expected);
         }
     }
 }
 
-/// The rule that owns the reserved bits of an opcode.
-const fn reserved_rule(opcode: u8) -> Rule {
+/// The rule that owns the bits of a word of an opcode.
+const fn field_rule(opcode: u8, word: u32) -> Rule {
     match opcode {
         op::SET_SH_REG | op::SET_SH_REG_INDEX => Rule::P04,
         op::EVENT_WRITE => Rule::P07,
         op::ACQUIRE_MEM => Rule::P08,
+        op::RELEASE_MEM if word == 1 => Rule::P08,
         op::WAIT_REG_MEM | op::WAIT_REG_MEM64 => Rule::P10,
         op::INDIRECT_BUFFER => Rule::P03,
         _ => Rule::P09,
     }
 }
 
-fn one(located: &Located<'_>, sink: &mut Sink<'_, '_>, written: &mut Vec<Range>) {
+/// True when a stream writes registers that only the wrong gfx12 map sends there.
+fn has_wrong_map(words: &[u32]) -> bool {
+    packets(words).flatten().any(|located| {
+        let Packet::SetShReg { offset, values, .. } = located.packet else {
+            return false;
+        };
+        let last = u32::from(offset) + values.len() as u32;
+        (0x223..0x224)
+            .chain(0x230..0x234)
+            .any(|at| (u32::from(offset)..last).contains(&at))
+    })
+}
+
+fn one(located: &Located<'_>, sink: &mut Sink<'_, '_>, walk: &mut Walk) {
     let place = Place::Dword(located.offset);
     vocabulary(&located.packet, place, sink);
+    if let Some(row) = located.packet.opcode().and_then(opcode) {
+        words(row, located, sink);
+    }
     match located.packet {
         Packet::SetShReg {
             offset,
@@ -167,64 +192,46 @@ fn one(located: &Located<'_>, sink: &mut Sink<'_, '_>, written: &mut Vec<Range>)
             values,
         } => {
             let bits = (vmid_shift, index);
-            set_sh(offset, bits, values, located.offset, sink);
+            set_sh(offset, bits, values, located.offset, walk.wrong_map, sink);
         }
         Packet::EventWrite { control } => event_write(&located.packet, control, place, sink),
-        Packet::AcquireMem(packet) => acquire(&packet, place, sink),
-        Packet::WaitRegMem(packet) => wait_reg_mem(&packet, place, sink, written),
-        packet => {
-            if let Some(destination) = destination(&packet) {
-                target(&destination, place, sink, written);
-            }
-        }
+        _ => access::check(located, sink, walk),
     }
 }
 
-/// Where a memory packet writes.
-struct Destination {
-    name: &'static str,
-    register: bool,
-    range: Range,
-    align: u64,
-}
-
-fn destination(packet: &Packet<'_>) -> Option<Destination> {
-    let (name, register, base, bytes, align) = match *packet {
-        Packet::WriteData {
-            control,
-            address,
-            data,
-        } => {
-            let bytes = data.len() as u64 * 4;
-            ("WRITE_DATA", control >> 8 & 0xF == 0, address, bytes, 4)
+/// Every word that the table describes: reserved bits of this generation, and values without a
+/// name in fields whose values have names.
+fn words(row: &Opcode, located: &Located<'_>, sink: &mut Sink<'_, '_>) {
+    // EVENT_WRITE has a rule of its own that knows every legal word.
+    if row.code == op::EVENT_WRITE {
+        return;
+    }
+    let generation = sink.cx.target.generation();
+    let place = Place::Dword(located.offset);
+    let described = row.fields.iter().map(|field| field.word).max().unwrap_or(0);
+    for (word, value) in (1..=described).zip(located.words.iter().skip(1).copied()) {
+        let rule = field_rule(row.code, word.into());
+        // Caches that a generation lacks are judged more mildly where producers still name them.
+        let bits = value & reserved_mask(row.fields, word, generation);
+        if bits != 0 && row.code != op::ACQUIRE_MEM {
+            let found = format!("word {word} {value:#010x} with bits {bits:#010x}");
+            let expected = format!("clear: reserved on {generation}");
+            sink.add(rule, place, row.name, found, expected);
         }
-        Packet::CopyData { control, dst, .. } => {
-            let bytes = if control >> 16 & 1 != 0 { 8 } else { 4 };
-            ("COPY_DATA", control >> 8 & 0xF == 0, dst, bytes, bytes)
+        for field in row.fields {
+            let here = field.word == word && field.gens.has(generation);
+            let number = field.get(value);
+            if here && !field.values.is_empty() && field.value_name(number).is_none() {
+                let names = field
+                    .values
+                    .iter()
+                    .map(|row| format!("{} {}", row.0, row.1));
+                let names = names.collect::<Vec<_>>().join(", ");
+                let found = format!("{number:#x} in {}", row.name);
+                sink.add(rule, place, field.name, found, names);
+            }
         }
-        Packet::AtomicMem {
-            control, address, ..
-        } => {
-            // TC operations from 0x20 on are the 64-bit ones.
-            let bytes = if control & 0x20 != 0 { 8 } else { 4 };
-            ("ATOMIC_MEM", false, address, bytes, bytes)
-        }
-        Packet::ReleaseMem(packet) => {
-            let bytes = match packet.select >> 29 {
-                0 => return None,
-                1 | 7 => 4,
-                _ => 8,
-            };
-            ("RELEASE_MEM", false, packet.address, bytes, bytes)
-        }
-        _ => return None,
-    };
-    Some(Destination {
-        name,
-        register,
-        range: Range::new(base, bytes),
-        align,
-    })
+    }
 }
 
 fn vocabulary(packet: &Packet<'_>, place: Place, sink: &mut Sink<'_, '_>) {
@@ -245,7 +252,14 @@ fn vocabulary(packet: &Packet<'_>, place: Place, sink: &mut Sink<'_, '_>) {
     }
 }
 
-fn set_sh(offset: u16, bits: (u8, u8), values: &[u32], dword: u32, sink: &mut Sink<'_, '_>) {
+fn set_sh(
+    offset: u16,
+    bits: (u8, u8),
+    values: &[u32],
+    dword: u32,
+    wrong_map: bool,
+    sink: &mut Sink<'_, '_>,
+) {
     let place = Place::Dword(dword);
     if bits != (0, 0) {
         let found = format!("VMID shift {}, index {}", bits.0, bits.1);
@@ -262,7 +276,7 @@ fn set_sh(offset: u16, bits: (u8, u8), values: &[u32], dword: u32, sink: &mut Si
         if at >= COMPUTE_FIRST {
             // Values start behind header and offset.
             let place = Place::Dword(dword.saturating_add(2 + i as u32));
-            write(at, *value, place, sink);
+            write(at, *value, wrong_map, place, sink);
         }
     }
 }
@@ -281,10 +295,12 @@ fn wrong_map(at: u16) -> Option<&'static str> {
     }
 }
 
-fn write(at: u16, value: u32, place: Place, sink: &mut Sink<'_, '_>) {
+fn write(at: u16, value: u32, wrong: bool, place: Place, sink: &mut Sink<'_, '_>) {
     let generation = sink.cx.target.generation();
     let mut found = format!("offset {at:#x} = {value:#010x}");
+    // 0x216 is a CU mask, which some producers write as one; only zero is a misplaced TMPRING_SIZE.
     if generation == Generation::Gfx12
+        && (wrong || value == 0)
         && let Some(diagnosis) = wrong_map(at)
     {
         found.push_str(", ");
@@ -325,156 +341,6 @@ fn event_write(packet: &Packet<'_>, control: u32, place: Place, sink: &mut Sink<
     sink.add(Rule::P07, place, name, format!("{control:#010x}"), expected);
 }
 
-fn acquire(packet: &AcquireMem, place: Place, sink: &mut Sink<'_, '_>) {
-    let word = packet.gcr;
-    let row = sink.cx.target.capability();
-    let mut bits = word & (gcr::RESERVED | gcr::GL2_DISCARD | gcr::RANGE_IS_PA);
-    bits |= word & (gcr::GL1_RANGE | gcr::GL2_RANGE);
-    if word & 3 == 2 {
-        bits |= 2;
-    }
-    if !row.glm.value {
-        bits |= word & (gcr::GLM_WB | gcr::GLM_INV);
-    }
-    if bits != 0 {
-        let found = format!("{word:#x} with bits {bits:#x}");
-        let expected = format!("for example {:#x}", row.agent_acquire.value);
-        sink.add(Rule::P08, place, "GCR_CNTL", found, expected);
-    }
-    if packet.control != 0 {
-        let found = format!("{:#010x}", packet.control);
-        sink.add(Rule::P08, place, "dword 1", found, "0");
-    }
-    if !packet.full_range() {
-        let found = format!("base {:#x}, size {:#x}", packet.base, packet.size);
-        sink.add(
-            Rule::P08,
-            place,
-            "range",
-            found,
-            "base 0, size 0xFFFFFFFF_00FFFFFF pages",
-        );
-    }
-    let warn = Severity::Warning;
-    if !row.gl1.value && word & gcr::GL1_INV != 0 {
-        let found = format!("{word:#x}");
-        sink.add_as(
-            warn,
-            Rule::P08,
-            place,
-            "GL1_INV",
-            found,
-            "clear: there is no GL1",
-        );
-    }
-    if word & 3 == 3 {
-        let found = format!("{word:#x}");
-        sink.add_as(
-            warn,
-            Rule::P08,
-            place,
-            "GLI_INV",
-            found,
-            "1 (ALL); 3 is FIRST_LAST",
-        );
-    }
-    if word & (gcr::GLM_WB | gcr::GLM_INV) == gcr::GLM_WB {
-        let found = format!("{word:#x}");
-        sink.add_as(
-            warn,
-            Rule::P08,
-            place,
-            "GLM_WB",
-            found,
-            "together with GLM_INV",
-        );
-    }
-}
-
-fn target(
-    destination: &Destination,
-    place: Place,
-    sink: &mut Sink<'_, '_>,
-    written: &mut Vec<Range>,
-) {
-    let Destination {
-        name,
-        register,
-        range,
-        align,
-    } = *destination;
-    if register {
-        let found = format!("register {:#x}", range.base);
-        sink.add(Rule::P09, place, name, found, "a memory destination");
-        return;
-    }
-    if !range.base.is_multiple_of(align) || range.base == 0 {
-        let found = format!("{:#x}", range.base);
-        sink.add(
-            Rule::P09,
-            place,
-            name,
-            found,
-            format!("a multiple of {align}, not 0"),
-        );
-    }
-    if sink.cx.allocations.is_some() && sink.cx.containing(&range).is_none() {
-        let found = format!("{} bytes at {:#x}", range.bytes, range.base);
-        sink.add(
-            Rule::P09,
-            place,
-            name,
-            found,
-            "inside a live, visible allocation",
-        );
-    }
-    written.push(range);
-}
-
-fn wait_reg_mem(packet: &WaitRegMem, place: Place, sink: &mut Sink<'_, '_>, written: &[Range]) {
-    let name = "WAIT_REG_MEM";
-    let function = packet.control & 7;
-    if function > 6 {
-        sink.add(
-            Rule::P10,
-            place,
-            name,
-            format!("function {function}"),
-            "0 to 6",
-        );
-    }
-    if packet.control >> 4 & 3 != 1 {
-        let found = format!("space {}", packet.control >> 4 & 3);
-        sink.add(Rule::P10, place, name, found, "1, memory");
-    }
-    let range = Range::new(packet.address, 4);
-    let met = written.iter().any(|row| row.contains(&range));
-    if let Some(host) = sink.cx.host
-        && !met
-        && function != 0
-        && !host.signals.iter().any(|row| row.contains(&range))
-    {
-        let found = format!("address {:#x}", packet.address);
-        sink.add(
-            Rule::P10,
-            place,
-            name,
-            found,
-            "memory that an earlier packet or the host writes",
-        );
-    }
-    if function == 3 {
-        sink.add_as(
-            Severity::Warning,
-            Rule::P10,
-            place,
-            name,
-            "function EQUAL",
-            "an inequality, which a counter cannot skip",
-        );
-    }
-}
-
 fn step(located: &Located<'_>, state: &ShState, walk: &mut Walk) {
     let offset = located.offset;
     let kind = match located.packet {
@@ -505,10 +371,25 @@ fn step(located: &Located<'_>, state: &ShState, walk: &mut Walk) {
             Step::Dispatch(walk.snapshots.len() - 1)
         }
         Packet::AcquireMem(packet) => Step::Acquire(packet.gcr),
-        // RELEASE_MEM carries GL2_WB in bit 21.
-        Packet::ReleaseMem(packet) if packet.control >> 21 & 1 != 0 => Step::WriteBack,
-        _ if located.packet.is_wait() => Step::Wait,
-        _ => Step::Other,
+        Packet::WaitRegMem(packet) => {
+            let release = access::timeline(&packet, &walk.writes);
+            release.map_or(Step::Other, |at| {
+                walk.ended.push((offset, at));
+                Step::Wait(walk.writes.get(at).map_or(0, |row| row.launched))
+            })
+        }
+        Packet::ReleaseMem(packet) => {
+            if let Some(at) = access::write_at(located.offset, walk) {
+                walk.steps.push((offset, Step::Write(at)));
+            }
+            // RELEASE_MEM carries GL2_WB in bit 21.
+            if packet.control >> 21 & 1 == 0 {
+                return;
+            }
+            Step::WriteBack
+        }
+        _ if located.packet.is_wait() => Step::Wait(walk.snapshots.len()),
+        _ => access::write_at(located.offset, walk).map_or(Step::Other, Step::Write),
     };
     walk.steps.push((offset, kind));
 }

@@ -1,7 +1,7 @@
 //! Encoding policies as named rows. The name is part of the encoding identity, because hardware
 //! may tell policies apart by speed even when it cannot by result.
 
-use crate::target::{Capability, Confidence};
+use crate::target::{Capability, Confidence, GenSet};
 
 /// Which registers a dispatch writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,8 @@ pub struct Policy {
     pub pad: bool,
     /// RSRC1.PRIV.
     pub privilege: PrivMode,
+    /// Generations that the reason below speaks of; elsewhere the row is legal but pointless.
+    pub gens: GenSet,
     /// Trust in the reason below.
     pub confidence: Confidence,
     /// Why the policy exists, with its public source.
@@ -50,6 +52,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 0,
         pad: true,
         privilege: PrivMode::Target,
+        gens: GenSet::ALL,
         confidence: Confidence::Certain,
         provenance: "no assumption about retained registers; padding as PAL and RADV do, not required on this path",
     },
@@ -59,6 +62,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 0,
         pad: false,
         privilege: PrivMode::Target,
+        gens: GenSet::ALL,
         confidence: Confidence::Certain,
         provenance: "ROCr, IREE, tinygrad and the retained PM4 fork submit unpadded sizes",
     },
@@ -68,6 +72,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 0,
         pad: true,
         privilege: PrivMode::Target,
+        gens: GenSet::ALL,
         confidence: Confidence::Likely,
         provenance: "public stateful encoders: 29 % fewer dwords and 0.55 % time on gfx1100; on gfx1201 between -0.3 % and +0.7 %",
     },
@@ -77,6 +82,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 32,
         pad: true,
         privilege: PrivMode::Target,
+        gens: GenSet::G12,
         confidence: Confidence::Likely,
         provenance: "hipfire on gfx1201: a NOP of 32 dwords after each dispatch saved 0.375 ms per token",
     },
@@ -86,6 +92,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 64,
         pad: true,
         privilege: PrivMode::Target,
+        gens: GenSet::G12,
         confidence: Confidence::Likely,
         provenance: "hipfire on gfx1201: a NOP of 64 dwords after each dispatch saved 0.424 ms per token",
     },
@@ -95,6 +102,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 64,
         pad: true,
         privilege: PrivMode::Target,
+        gens: GenSet::G12,
         confidence: Confidence::Unknown,
         provenance: "separates the effect of fewer register writes from that of a denser stream",
     },
@@ -104,6 +112,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 0,
         pad: true,
         privilege: PrivMode::Never,
+        gens: GenSet::G11,
         confidence: Confidence::Likely,
         provenance: "the retained PM4 fork on gfx1151 and hipEngine on gfx1100 ran without PRIV",
     },
@@ -113,6 +122,7 @@ pub const POLICIES: &[Policy] = &[
         pacing: 0,
         pad: true,
         privilege: PrivMode::AllGfx11,
+        gens: GenSet::G11,
         confidence: Confidence::Likely,
         provenance: "tinygrad and the ROCr WSL translator set PRIV on every gfx11 part",
     },
@@ -132,7 +142,7 @@ impl Policy {
         match self.privilege {
             PrivMode::Target => target.needs_priv.value,
             PrivMode::Never => false,
-            PrivMode::AllGfx11 => crate::target::GenSet::G11.has(target.generation),
+            PrivMode::AllGfx11 => GenSet::G11.has(target.generation),
         }
     }
 }

@@ -36,8 +36,8 @@ pub const GL2_RANGE: u32 = 3 << 11;
 pub const RANGE_IS_PA: u32 = 1 << 18;
 
 const GLI: &[(u32, &str)] = &[(0, "NONE"), (1, "ALL"), (2, "RANGE"), (3, "FIRST_LAST")];
-const RANGE: &[(u32, &str)] = &[(0, "ALL"), (1, "VOL"), (2, "RANGE"), (3, "FIRST_LAST")];
-const SEQ: &[(u32, &str)] = &[(0, "PARALLEL"), (1, "FORWARD"), (2, "REVERSE")];
+pub(super) const RANGE: &[(u32, &str)] = &[(0, "ALL"), (1, "VOL"), (2, "RANGE"), (3, "FIRST_LAST")];
+pub(super) const SEQ: &[(u32, &str)] = &[(0, "PARALLEL"), (1, "FORWARD"), (2, "REVERSE")];
 
 /// The fields of GCR_CNTL in ACQUIRE_MEM (dword 7).
 pub const GCR_FIELDS: &[Field] = &[

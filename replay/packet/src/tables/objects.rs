@@ -3,6 +3,8 @@
 //! Sources: `hsa.h`, `amd_hsa_queue.h`, `amd_hsa_signal.h`, ROCr's PM4-IB packet, LLVM AMDGPUUsage
 //! (kernel descriptor). All values little-endian, offsets and widths in bytes.
 
+use super::Field;
+
 /// What a field of an object is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -121,6 +123,20 @@ object! { pm4_ib, PM4_IB, "VENDOR_SPECIFIC, format 1 (PM4 IB)", "AMD vendor pack
     COMPLETION_SIGNAL 56 8 Address "0 or amd_signal_t";
 }
 
+object! { barrier_value, BARRIER_VALUE, "VENDOR_SPECIFIC, format 2 (BARRIER_VALUE)", "AMD vendor packet that waits for a signal value; refused.", 64, 64;
+    HEADER 0 2 Number "type 0, barrier, fences";
+    VEN_HDR 2 2 Number "2: format BARRIER_VALUE";
+    RESERVED0 4 4 Reserved "zero";
+    SIGNAL 8 8 Address "signal handle, null is satisfied";
+    VALUE 16 8 Number "compared with the masked signal value, signed";
+    MASK 24 8 Number "applied to the signal value";
+    COND 32 4 Number "0 equal, 1 not equal, 2 less, 3 greater or equal";
+    RESERVED1 36 4 Reserved "zero";
+    RESERVED2 40 8 Reserved "zero";
+    RESERVED3 48 8 Reserved "zero";
+    COMPLETION_SIGNAL 56 8 Address "0 or amd_signal_t";
+}
+
 object! { descriptor, DESCRIPTOR, "kernel descriptor", "Kernel descriptor (LLVM AMDGPUUsage).", 64, 64;
     GROUP_SEGMENT_FIXED_SIZE 0 4 Number "static LDS bytes";
     PRIVATE_SEGMENT_FIXED_SIZE 4 4 Number "bytes per work-item";
@@ -191,9 +207,40 @@ pub const OBJECTS: &[&Object] = &[
     &BARRIER,
     &AGENT_DISPATCH,
     &PM4_IB,
+    &BARRIER_VALUE,
     &DESCRIPTOR,
     &SIGNAL,
     &QUEUE,
+];
+
+/// `IB_JUMP0` of a PM4-IB packet: the header of INDIRECT_BUFFER with 4 dwords.
+pub const IB_JUMP0_WORD: u32 = 0xC002_3F00;
+/// `DW_CNT_REMAIN` of a PM4-IB packet: dwords that remain in the packet behind the jump.
+pub const DW_CNT_REMAIN: u32 = 10;
+
+/// Fields of an AQL packet header, bits of its 16-bit word.
+pub const HEADER_FIELDS: &[Field] = &[
+    Field::new("TYPE", 0, 7, 0),
+    Field::new("BARRIER", 0, 8, 8),
+    Field::new("ACQUIRE_FENCE_SCOPE", 0, 10, 9).named(SCOPES),
+    Field::new("RELEASE_FENCE_SCOPE", 0, 12, 11).named(SCOPES),
+];
+const SCOPES: &[(u32, &str)] = &[(0, "NONE"), (1, "AGENT"), (2, "SYSTEM")];
+
+/// Vendor packet formats (byte 2 of a type 0 packet): format, name, what is done with it.
+pub const VENDOR_FORMATS: &[(u8, &str, &str)] = &[
+    (1, "PM4_IB", "emitted and read"),
+    (
+        2,
+        "BARRIER_VALUE",
+        "refused: support of the firmware is unknown",
+    ),
+    (
+        3,
+        "AIE_ERT or extended dispatch",
+        "refused: public trees disagree",
+    ),
+    (200, "reserved", "refused"),
 ];
 
 /// AQL packet types (header bits 7:0).

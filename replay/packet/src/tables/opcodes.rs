@@ -3,8 +3,10 @@
 //! Sources: PAL `f32_mec_pm4_packets`, ROCr `amd_gpu_pm4.h`, Mesa `sid.h`. Lengths are in dwords
 //! with the header.
 
+use std::fmt;
+
 use super::Field;
-use super::gcr::GCR_FIELDS;
+use super::gcr::{GCR_FIELDS, RANGE, SEQ};
 use crate::target::GenSet;
 
 /// How long a packet is, header included, in dwords.
@@ -16,6 +18,16 @@ pub enum Length {
     AtLeast(u16),
     /// Two or longer, or the one-dword form with count 0x3FFF.
     Nop,
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(n) => write!(f, "{n} dwords"),
+            Self::AtLeast(n) => write!(f, "{n} dwords or more"),
+            Self::Nop => f.write_str("1 dword or more"),
+        }
+    }
 }
 
 impl Length {
@@ -127,6 +139,7 @@ opcodes! {
     TIMESTAMP           0xB2 AtLeast(2), Refuse FROM_11 &[];
     SET_SH_REG_PAIRS    0xBA AtLeast(2), Refuse ALL &[];
     SET_SH_REG_PAIRS_PACKED 0xBB AtLeast(2), Refuse G11 &[];
+    SET_SH_REG_PAIRS_PACKED_12 0xBC AtLeast(2), Refuse G12 &[];
     SET_SH_REG_PAIRS_PACKED_N 0xBD AtLeast(2), Refuse ALL &[];
     AQL_PACKET          0xFF AtLeast(2), Refuse ALL &[];
 }
@@ -238,6 +251,9 @@ pub fn event(code: u8) -> Option<&'static Event> {
 pub const CS_PARTIAL_FLUSH: u32 = 0x407;
 /// The same with OFFLOAD_ENABLE, as PAL sends it on compute queues.
 pub const CS_PARTIAL_FLUSH_OFFLOAD: u32 = 0x8000_0407;
+
+/// Longest indirect buffer in dwords: IB_SIZE has 20 bits.
+pub const IB_MAX_DWORDS: u32 = 0xF_FFFF;
 
 /// ACQUIRE_MEM: full range, in units of 256 bytes, low dword.
 pub const FULL_SIZE_LO: u32 = 0xFFFF_FFFF;
@@ -368,11 +384,11 @@ const RELEASE_FIELDS: &[Field] = &[
     Field::new("GLV_INV", 1, 14, 14),
     Field::new("GL1_INV", 1, 15, 15).on(GenSet::BEFORE_12),
     Field::new("GL2_US", 1, 16, 16),
-    Field::new("GL2_RANGE", 1, 18, 17),
+    Field::new("GL2_RANGE", 1, 18, 17).named(RANGE),
     Field::new("GL2_DISCARD", 1, 19, 19),
     Field::new("GL2_INV", 1, 20, 20),
     Field::new("GL2_WB", 1, 21, 21),
-    Field::new("SEQ", 1, 23, 22),
+    Field::new("SEQ", 1, 23, 22).named(SEQ),
     Field::new("GLK_WB", 1, 24, 24).on(GenSet::FROM_11),
     Field::new("CACHE_POLICY", 1, 26, 25).named(POLICY),
     Field::new("PQ_EXE_STATUS", 1, 28, 28),

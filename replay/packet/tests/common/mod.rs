@@ -63,6 +63,7 @@ pub fn images(target: Gfx, count: usize) -> Vec<KernelImage> {
         .map(|index| KernelImage {
             symbol: format!("kernel_{index}"),
             descriptor: descriptor(target, index),
+            facts: None,
             entry_va: Some(CODE + 0x1000 * (index as u64 + 1)),
         })
         .collect()
@@ -142,17 +143,18 @@ impl World {
         let kernels = images
             .iter()
             .zip(&objects)
-            .map(|(image, object)| KnownKernel {
+            .zip([16, 24])
+            .map(|((image, object), vgpr_count)| KnownKernel {
                 symbol: image.symbol.clone(),
                 descriptor_va: *object,
                 descriptor: image.descriptor,
                 reserved_zero: true,
-                facts: KernelFacts {
+                facts: Some(KernelFacts {
                     target: Some(target),
-                    vgpr_count: 16,
+                    vgpr_count,
                     max_flat_workgroup_size: 256,
                     ..KernelFacts::default()
-                },
+                }),
             })
             .collect();
         let nodes: Vec<Node> = launches
@@ -224,6 +226,7 @@ impl World {
                 writes: vec![Range::new(DATA, BUFFER)],
                 reads: vec![],
                 signals: vec![],
+                targets: vec![],
             },
             in_flight: vec![],
             reference,
@@ -258,6 +261,11 @@ impl World {
             header: self.header,
             peers: Some(&self.peers),
         }
+    }
+
+    /// The facts of a kernel, to be changed.
+    pub fn facts(&mut self, kernel: usize) -> &mut KernelFacts {
+        self.kernels[kernel].facts.as_mut().unwrap()
     }
 
     pub fn lint_ib(&self) -> Report {

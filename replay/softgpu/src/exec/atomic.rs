@@ -48,8 +48,20 @@ fn next32(function: Atomic, old: u32, data: u32, compare: u32) -> u32 {
         Atomic::Add => old.wrapping_add(data),
         Atomic::Sub => old.wrapping_sub(data),
         Atomic::Rsub => data.wrapping_sub(old),
-        Atomic::Inc => if old >= data { 0 } else { old + 1 },
-        Atomic::Dec => if old == 0 || old > data { data } else { old - 1 },
+        Atomic::Inc => {
+            if old >= data {
+                0
+            } else {
+                old + 1
+            }
+        }
+        Atomic::Dec => {
+            if old == 0 || old > data {
+                data
+            } else {
+                old - 1
+            }
+        }
         Atomic::MinI => (old as i32).min(data as i32) as u32,
         Atomic::MaxI => (old as i32).max(data as i32) as u32,
         Atomic::MinU => old.min(data),
@@ -58,7 +70,13 @@ fn next32(function: Atomic, old: u32, data: u32, compare: u32) -> u32 {
         Atomic::Or => old | data,
         Atomic::Xor => old ^ data,
         Atomic::Swap => data,
-        Atomic::CmpSwap | Atomic::CmpStore => if old == compare { data } else { old },
+        Atomic::CmpSwap | Atomic::CmpStore => {
+            if old == compare {
+                data
+            } else {
+                old
+            }
+        }
         Atomic::AddF => num(f(old) + f(data)),
         Atomic::MinF => min_num(old, data),
         Atomic::MaxF => max_num(old, data),
@@ -71,8 +89,20 @@ fn next64(function: Atomic, old: u64, data: u64, compare: u64) -> u64 {
         Atomic::Add => old.wrapping_add(data),
         Atomic::Sub => old.wrapping_sub(data),
         Atomic::Rsub => data.wrapping_sub(old),
-        Atomic::Inc => if old >= data { 0 } else { old + 1 },
-        Atomic::Dec => if old == 0 || old > data { data } else { old - 1 },
+        Atomic::Inc => {
+            if old >= data {
+                0
+            } else {
+                old + 1
+            }
+        }
+        Atomic::Dec => {
+            if old == 0 || old > data {
+                data
+            } else {
+                old - 1
+            }
+        }
         Atomic::MinI => (old as i64).min(data as i64) as u64,
         Atomic::MaxI => (old as i64).max(data as i64) as u64,
         Atomic::MinU => old.min(data),
@@ -81,7 +111,13 @@ fn next64(function: Atomic, old: u64, data: u64, compare: u64) -> u64 {
         Atomic::Or => old | data,
         Atomic::Xor => old ^ data,
         Atomic::Swap => data,
-        Atomic::CmpSwap | Atomic::CmpStore => if old == compare { data } else { old },
+        Atomic::CmpSwap | Atomic::CmpStore => {
+            if old == compare {
+                data
+            } else {
+                old
+            }
+        }
         // No row of the tables has a 64-bit float atomic.
         Atomic::AddF | Atomic::MinF | Atomic::MaxF => old,
     }
@@ -115,7 +151,9 @@ impl<const SCALAR: bool> Exec for GlobalAtomic<SCALAR> {
                 return bad(x, i, at[i], each, Access::Atomic);
             }
             if !at[i].is_multiple_of(each) {
-                return x.stop(Fault::Unsupported("an atomic at an address that is not aligned to its size"));
+                return x.stop(Fault::Unsupported(
+                    "an atomic at an address that is not aligned to its size",
+                ));
             }
             let old = if is_wide {
                 let (value, compare) = (wide(w, data, i), wide(w, data + 2, i));
@@ -178,7 +216,11 @@ impl Exec for LdsAtomic {
                 }
             }) else {
                 let length = if is_wide { 8 } else { 4 };
-                return x.stop(Fault::Lds { lane: i as u32, address: at, length });
+                return x.stop(Fault::Lds {
+                    lane: i as u32,
+                    address: at,
+                    length,
+                });
             };
             if u.ext & 64 != 0 {
                 put(w, u.dst, i, old, is_wide);
@@ -205,7 +247,11 @@ fn lds_update(lds: &mut [u8], at: u32, is_wide: bool, next: impl Fn(u64) -> u64)
 
 /// The handler of a global atomic.
 pub(super) fn global(scalar: bool, speed: Speed) -> Handler {
-    if scalar { handler::<GlobalAtomic<true>>(speed) } else { handler::<GlobalAtomic<false>>(speed) }
+    if scalar {
+        handler::<GlobalAtomic<true>>(speed)
+    } else {
+        handler::<GlobalAtomic<false>>(speed)
+    }
 }
 
 /// The handler of an LDS atomic.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAX_LDS: u32 = 64 * 1024;
 
 /// Batches below this many expected instructions run on the calling thread: about 100 microseconds.
-const INLINE: u64 = 6_000;
+const INLINE: u64 = 20_000;
 
 /// Instructions per wave that are assumed before a kernel has run once.
 const UNKNOWN_COST: u64 = 300;
@@ -72,7 +72,10 @@ fn run_with(
     let mut expected = 0u64;
     for dispatch in batch {
         let plan = check(dispatch, groups)?;
-        let count = dispatch.groups.iter().fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
+        let count = dispatch
+            .groups
+            .iter()
+            .fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
         groups = groups.saturating_add(count);
         let these = count.saturating_mul(u64::from(plan.waves));
         waves = waves.saturating_add(these);
@@ -97,24 +100,45 @@ fn run_with(
         failed: AtomicBool::new(false),
         error: Mutex::new(None),
     };
-    let threads = if expected < INLINE || groups < 2 { 1 } else { config.threads };
+    let threads = if expected < INLINE || groups < 2 {
+        1
+    } else {
+        config.threads
+    };
     pool::run(threads, &|| job.work());
-    let error = job.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let error = job
+        .error
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     let instructions = job.instructions.into_inner();
     if let Some((_, error)) = error {
         return Err(error);
     }
     for (plan, dispatch) in plans.iter().zip(batch) {
         let count: u64 = dispatch.groups.iter().map(|g| u64::from(*g)).product();
-        plan.info.learn(plan.spent.load(Ordering::Relaxed), count * u64::from(plan.waves));
+        plan.info.learn(
+            plan.spent.load(Ordering::Relaxed),
+            count * u64::from(plan.waves),
+        );
     }
-    Ok(RunStats { instructions, waves, groups })
+    Ok(RunStats {
+        instructions,
+        waves,
+        groups,
+    })
 }
 
 /// Checks one dispatch.
 fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
-    let fail = |problem| ExecError::Launch { kernel: d.name.clone(), tag: d.tag, problem };
-    let items = d.group_size.iter().fold(1u64, |n, s| n.saturating_mul(u64::from(*s)));
+    let fail = |problem| ExecError::Launch {
+        kernel: d.name.clone(),
+        tag: d.tag,
+        problem,
+    };
+    let items = d
+        .group_size
+        .iter()
+        .fold(1u64, |n, s| n.saturating_mul(u64::from(*s)));
     if items == 0 || items > 32 * MAX_WAVES as u64 {
         return Err(fail(LaunchProblem::GroupSize { size: d.group_size }));
     }
@@ -124,33 +148,67 @@ fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
         return Err(fail(LaunchProblem::Grid { groups: d.groups }));
     }
     if d.lds_bytes > MAX_LDS {
-        return Err(fail(LaunchProblem::Lds { bytes: d.lds_bytes, max: MAX_LDS }));
+        return Err(fail(LaunchProblem::Lds {
+            bytes: d.lds_bytes,
+            max: MAX_LDS,
+        }));
     }
     let announced = d.rsrc2 >> 1 & 31;
     if d.user_sgpr_count > 16 || d.user_sgpr_count > announced.max(16) {
-        return Err(fail(LaunchProblem::UserSgprs { count: d.user_sgpr_count, announced }));
+        return Err(fail(LaunchProblem::UserSgprs {
+            count: d.user_sgpr_count,
+            announced,
+        }));
     }
     check_modes(d).map_err(fail)?;
     let Some(entry) = d.program.index_of(d.entry_va) else {
         let (base, len) = (d.program.base(), d.program.len());
-        return Err(fail(LaunchProblem::Entry { entry: d.entry_va, base, len }));
+        return Err(fail(LaunchProblem::Entry {
+            entry: d.entry_va,
+            base,
+            len,
+        }));
     };
     let info = d.program.kernel(entry);
     // Wave32 allocates in units of 8 (RSRC1.VGPRS, LLVM AMDGPUUsage).
     let allocated = ((d.rsrc1 & 63) + 1) * 8;
     if info.vgprs > allocated {
-        return Err(fail(LaunchProblem::Registers { last: info.vgprs - 1, allocated }));
+        return Err(fail(LaunchProblem::Registers {
+            last: info.vgprs - 1,
+            allocated,
+        }));
     }
     let waves = items.div_ceil(32) as u32;
-    Ok(Plan { entry, waves, first, info, spent: AtomicU64::new(0) })
+    Ok(Plan {
+        entry,
+        waves,
+        first,
+        info,
+        spent: AtomicU64::new(0),
+    })
 }
 
 /// Refuses modes that the handlers do not follow.
 fn check_modes(d: &Dispatch) -> Result<(), LaunchProblem> {
     let fields = [
-        ("RSRC1.FLOAT_ROUND_MODE", d.rsrc1 >> 12 & 15, 0, "0: to nearest even"),
-        ("RSRC1.FLOAT_DENORM", d.rsrc1 >> 16 & 15, 15, "15: denormals kept"),
-        ("RSRC1.FP16_OVFL", d.rsrc1 >> 26 & 1, 0, "0: halves overflow to infinity"),
+        (
+            "RSRC1.FLOAT_ROUND_MODE",
+            d.rsrc1 >> 12 & 15,
+            0,
+            "0: to nearest even",
+        ),
+        (
+            "RSRC1.FLOAT_DENORM",
+            d.rsrc1 >> 16 & 15,
+            15,
+            "15: denormals kept",
+        ),
+        (
+            "RSRC1.FP16_OVFL",
+            d.rsrc1 >> 26 & 1,
+            0,
+            "0: halves overflow to infinity",
+        ),
         ("RSRC2.SCRATCH_EN", d.rsrc2 & 1, 0, "0: no scratch memory"),
     ];
     for (field, value, want, only) in fields {
@@ -189,13 +247,14 @@ impl Job<'_> {
 
     fn work_with(&self, storage: &mut Storage) {
         let mut done = 0;
+        let mut hits = [LastHit::default(); HITS];
         'all: while !self.failed.load(Ordering::Relaxed) {
             let from = self.next.fetch_add(self.chunk, Ordering::Relaxed);
             if from >= self.order.count {
                 break;
             }
             for place in from..(from + self.chunk).min(self.order.count) {
-                match self.group(storage, self.order.at(place)) {
+                match self.group(storage, &mut hits, self.order.at(place)) {
                     Ok(instructions) => done += instructions,
                     Err(error) => {
                         self.fail(place, error);
@@ -216,8 +275,16 @@ impl Job<'_> {
     }
 
     /// Runs work-group `number` of the batch.
-    fn group(&self, storage: &mut Storage, number: u64) -> Result<u64, ExecError> {
-        let which = self.plans.partition_point(|p| p.first <= number).saturating_sub(1);
+    fn group(
+        &self,
+        storage: &mut Storage,
+        hits: &mut [LastHit; HITS],
+        number: u64,
+    ) -> Result<u64, ExecError> {
+        let which = self
+            .plans
+            .partition_point(|p| p.first <= number)
+            .saturating_sub(1);
         let (Some(plan), Some(dispatch)) = (self.plans.get(which), self.batch.get(which)) else {
             return Ok(0);
         };
@@ -241,16 +308,16 @@ impl Job<'_> {
             storage.lds.resize(bytes, 0);
         }
         let lds = &mut storage.lds[..bytes];
-        for (i, byte) in lds.iter_mut().enumerate() {
-            *byte = (word >> (8 * (i & 3))) as u8;
-        }
+        let (words, rest) = lds.as_chunks_mut::<4>();
+        words.fill(word.to_le_bytes());
+        rest.fill(word as u8);
         let program = &*dispatch.program;
         let mut x = Ctx {
             program,
             constants: &program.constants,
             view: self.view,
             lds,
-            hits: [LastHit::default(); HITS],
+            hits,
             fault: None,
             alive: 0,
             signals: 0,
@@ -283,7 +350,11 @@ struct Order {
 impl Order {
     fn new(count: u64, seed: u64) -> Self {
         let bits = 64 - count.saturating_sub(1).leading_zeros();
-        Self { count, half: bits.div_ceil(2).max(1), seed }
+        Self {
+            count,
+            half: bits.div_ceil(2).max(1),
+            seed,
+        }
     }
 
     fn at(&self, place: u64) -> u64 {
@@ -322,7 +393,11 @@ mod tests {
                 seen[at] = true;
             }
         }
-        let sequence = |seed| (0..100).map(|i| Order::new(100, seed).at(i)).collect::<Vec<_>>();
+        let sequence = |seed| {
+            (0..100)
+                .map(|i| Order::new(100, seed).at(i))
+                .collect::<Vec<_>>()
+        };
         assert_ne!(sequence(1), sequence(2));
         assert_eq!(sequence(3), sequence(3));
     }

@@ -1,5 +1,11 @@
 //! Vector comparisons: a lane mask as result, in a scalar register or in EXEC.
 
+#![expect(
+    clippy::neg_cmp_op_on_partial_ord,
+    clippy::double_comparisons,
+    reason = "`nlt` is defined as not less than: true for unordered operands, unlike `ge`"
+)]
+
 use super::context::Ctx;
 use super::float::{d, f, half_to_single};
 use super::level::{Level, Speed};
@@ -33,11 +39,19 @@ fn mask<O: Compare, L: Level>(w: &Wave, u: &Uop, x: &Ctx<'_>) -> u32 {
         let high_b = w.lanes(x, u.c, &mut rd);
         for i in 0..32 {
             let wide = |low: &Row, high: &Row| u64::from(low[i]) | u64::from(high[i]) << 32;
-            out[i] = if O::holds(wide(a, high_a), wide(b, high_b)) { u32::MAX } else { 0 };
+            out[i] = if O::holds(wide(a, high_a), wide(b, high_b)) {
+                u32::MAX
+            } else {
+                0
+            };
         }
     } else {
         for i in 0..32 {
-            out[i] = if O::holds(u64::from(a[i]), u64::from(b[i])) { u32::MAX } else { 0 };
+            out[i] = if O::holds(u64::from(a[i]), u64::from(b[i])) {
+                u32::MAX
+            } else {
+                0
+            };
         }
     }
     L::pack(&out) & w.exec()
@@ -129,12 +143,26 @@ fn class(negative: bool, exponent: u64, full: u64, mantissa: u64, quiet: bool, m
 
 fn class_single(x: u64, mask: u64) -> bool {
     let mantissa = x & 0x7f_ffff;
-    class(x >> 31 & 1 == 1, x >> 23 & 0xff, 0xff, mantissa, mantissa >> 22 == 1, mask)
+    class(
+        x >> 31 & 1 == 1,
+        x >> 23 & 0xff,
+        0xff,
+        mantissa,
+        mantissa >> 22 == 1,
+        mask,
+    )
 }
 
 fn class_double(x: u64, mask: u64) -> bool {
     let mantissa = x & 0xf_ffff_ffff_ffff;
-    class(x >> 63 == 1, x >> 52 & 0x7ff, 0x7ff, mantissa, mantissa >> 51 == 1, mask)
+    class(
+        x >> 63 == 1,
+        x >> 52 & 0x7ff,
+        0x7ff,
+        mantissa,
+        mantissa >> 51 == 1,
+        mask,
+    )
 }
 
 macro_rules! compares {
@@ -231,7 +259,10 @@ impl<const WIDE: bool, const TO_EXEC: bool> Exec for ByTable<WIDE, TO_EXEC> {
         let zero: Row = [0; 32];
         let (a, b) = (w.lanes(x, u.a, &mut ra), w.lanes(x, u.b, &mut rb));
         let (ha, hb) = if WIDE {
-            (w.lanes(x, u.a.next(), &mut rc), w.lanes(x, u.b.next(), &mut rd))
+            (
+                w.lanes(x, u.a.next(), &mut rc),
+                w.lanes(x, u.b.next(), &mut rd),
+            )
         } else {
             (&zero, &zero)
         };

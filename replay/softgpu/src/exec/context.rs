@@ -9,9 +9,18 @@ use crate::memory::{Access, LastHit, Rights, View};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A memory access that the view does not allow.
-    Memory { lane: u32, address: u64, length: u64, access: Access },
+    Memory {
+        lane: u32,
+        address: u64,
+        length: u64,
+        access: Access,
+    },
     /// An access outside the group's LDS.
-    Lds { lane: u32, address: u32, length: u32 },
+    Lds {
+        lane: u32,
+        address: u32,
+        length: u32,
+    },
     /// An instruction whose effect is not modelled in this situation.
     Unsupported(&'static str),
     /// Words that do not decode were reached.
@@ -31,7 +40,7 @@ pub(crate) struct Ctx<'a> {
     pub(crate) constants: &'a [Row],
     pub(crate) view: &'a View,
     pub(crate) lds: &'a mut [u8],
-    pub(crate) hits: [LastHit; HITS],
+    pub(crate) hits: &'a mut [LastHit; HITS],
     pub(crate) fault: Option<Fault>,
     /// Waves of the group that have not ended.
     pub(crate) alive: u32,
@@ -45,7 +54,9 @@ impl Ctx<'_> {
     #[inline(always)]
     pub(crate) fn constant(&self, src: Src) -> &Row {
         const ZERO: Row = [0; 32];
-        self.constants.get(usize::from(src.0 & 0x3fff)).unwrap_or(&ZERO)
+        self.constants
+            .get(usize::from(src.0 & 0x3fff))
+            .unwrap_or(&ZERO)
     }
 
     /// Whether `length` bytes at `address` may be accessed.
@@ -53,6 +64,13 @@ impl Ctx<'_> {
     pub(crate) fn allows(&mut self, hit: u8, address: u64, length: u64, need: Rights) -> bool {
         let hit = &mut self.hits[usize::from(hit) % HITS];
         self.view.allows(hit, address, length, need)
+    }
+
+    /// Whether `each` bytes at all 32 addresses may be accessed, all in one allocation.
+    #[inline(always)]
+    pub(crate) fn allows_all(&mut self, hit: u8, at: &[u64; 32], each: u64, need: Rights) -> bool {
+        let hit = &mut self.hits[usize::from(hit) % HITS];
+        self.view.allows_all(hit, at, each, need)
     }
 
     /// Records why the wave stops.

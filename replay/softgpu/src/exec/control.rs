@@ -15,7 +15,7 @@ fn branch(u: &Uop, x: &mut Ctx<'_>, taken: bool) -> Flow {
         return Flow::NEXT;
     }
     if u.imm == NOWHERE {
-        let address = x.program.next_address(u);
+        let address = x.program.branch_address(u);
         return x.stop(Fault::Jump { address });
     }
     Flow::jump(u.imm as u32)

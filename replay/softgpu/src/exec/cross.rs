@@ -64,7 +64,11 @@ fn swizzle_lane(pattern: u32, i: u32) -> u32 {
         // Rotate: by bits [9:5], bit 10 to the right, lanes of mask [4:0] stay.
         let mask = pattern & 31;
         let by = pattern >> 5 & 31;
-        let moved = if pattern >> 10 & 1 == 1 { i.wrapping_sub(by) } else { i + by };
+        let moved = if pattern >> 10 & 1 == 1 {
+            i.wrapping_sub(by)
+        } else {
+            i + by
+        };
         return i & mask | moved & !mask & 31;
     }
     if pattern & 0x8000 != 0 {

@@ -48,7 +48,9 @@ impl ExecError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchProblem {
     /// No instruction begins at the entry address.
-    #[error("no instruction begins at entry {entry:#x} (code {base:#x}, {len} bytes); use the descriptor's entry offset")]
+    #[error(
+        "no instruction begins at entry {entry:#x} (code {base:#x}, {len} bytes); use the descriptor's entry offset"
+    )]
     Entry {
         /// The entry address.
         entry: u64,
@@ -58,13 +60,17 @@ pub enum LaunchProblem {
         len: u64,
     },
     /// Work-group size outside what a work-group can be.
-    #[error("work-group of {size:?} work-items; each dimension must be at least 1 and the product at most 1024")]
+    #[error(
+        "work-group of {size:?} work-items; each dimension must be at least 1 and the product at most 1024"
+    )]
     GroupSize {
         /// Work-items per dimension.
         size: [u32; 3],
     },
     /// Grid outside what the target can count.
-    #[error("grid of {groups:?} work-groups; each dimension must be at least 1, and on gfx12 y and z at most 65535")]
+    #[error(
+        "grid of {groups:?} work-groups; each dimension must be at least 1, and on gfx12 y and z at most 65535"
+    )]
     Grid {
         /// Work-groups per dimension.
         groups: [u32; 3],
@@ -78,7 +84,9 @@ pub enum LaunchProblem {
         max: u32,
     },
     /// The code names more vector registers than RSRC1 allocates.
-    #[error("the code uses v0..v{last}, RSRC1 allocates {allocated} vector registers; take RSRC1 from the kernel descriptor")]
+    #[error(
+        "the code uses v0..v{last}, RSRC1 allocates {allocated} vector registers; take RSRC1 from the kernel descriptor"
+    )]
     Registers {
         /// Highest register used.
         last: u32,
@@ -149,7 +157,9 @@ pub enum WaveFault {
         fault: MemoryFault,
     },
     /// An LDS access outside the work-group's allocation.
-    #[error("lane {lane}: {length} bytes at LDS offset {address:#x} of {size}; raise group_segment_size or check the index")]
+    #[error(
+        "lane {lane}: {length} bytes at LDS offset {address:#x} of {size}; raise group_segment_size or check the index"
+    )]
     Lds {
         /// Lane.
         lane: u32,

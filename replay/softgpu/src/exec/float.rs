@@ -45,7 +45,11 @@ pub(crate) fn soft_fma(a: f32, b: f32, c: f32) -> f32 {
     let inexact_even = sum.is_finite() && error != 0.0 && bits & 1 == 0;
     let away = (error > 0.0) == (sum > 0.0);
     let step = if away { 1 } else { u64::MAX };
-    let odd = if inexact_even { bits.wrapping_add(step) } else { bits };
+    let odd = if inexact_even {
+        bits.wrapping_add(step)
+    } else {
+        bits
+    };
     f64::from_bits(odd) as f32
 }
 
@@ -56,8 +60,16 @@ pub(crate) fn half_to_single(half: u32) -> u32 {
     let magnitude = (half & 0x7fff) << 13;
     // Multiplying by 2^112 rebiases the exponent and normalises denormals.
     let scaled = (f(magnitude) * f(0x7780_0000)).to_bits();
-    let special = if magnitude >= 0x0f80_0000 { 0x7f80_0000 } else { 0 };
-    let quiet = if magnitude > 0x0f80_0000 { 0x0040_0000 } else { 0 };
+    let special = if magnitude >= 0x0f80_0000 {
+        0x7f80_0000
+    } else {
+        0
+    };
+    let quiet = if magnitude > 0x0f80_0000 {
+        0x0040_0000
+    } else {
+        0
+    };
     sign | scaled | special | quiet
 }
 
@@ -66,7 +78,10 @@ pub(crate) fn half_to_single(half: u32) -> u32 {
 pub(crate) fn single_to_half(x: u32) -> u32 {
     let sign = (x >> 16) & 0x8000;
     let a = x & 0x7fff_ffff;
-    let normal = (a.wrapping_add(0xfff + ((a >> 13) & 1)).wrapping_sub(0x3800_0000)) >> 13;
+    let normal = (a
+        .wrapping_add(0xfff + ((a >> 13) & 1))
+        .wrapping_sub(0x3800_0000))
+        >> 13;
     // 0.5 has the ulp of a half denormal, so adding it rounds there.
     let tiny = (f(a) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
     let magnitude = if a > 0x7f80_0000 {
@@ -130,7 +145,11 @@ pub(crate) fn max_num(a: u32, b: u32) -> u32 {
     let chosen = if first { a } else { b };
     let chosen = if is_nan(b) { a } else { chosen };
     let chosen = if is_nan(a) { b } else { chosen };
-    if is_nan(a) && is_nan(b) { a | 0x0040_0000 } else { chosen }
+    if is_nan(a) && is_nan(b) {
+        a | 0x0040_0000
+    } else {
+        chosen
+    }
 }
 
 /// Minimum, as [`max_num`]; -0 beats +0.
@@ -141,23 +160,43 @@ pub(crate) fn min_num(a: u32, b: u32) -> u32 {
     let chosen = if first { a } else { b };
     let chosen = if is_nan(b) { a } else { chosen };
     let chosen = if is_nan(a) { b } else { chosen };
-    if is_nan(a) && is_nan(b) { a | 0x0040_0000 } else { chosen }
+    if is_nan(a) && is_nan(b) {
+        a | 0x0040_0000
+    } else {
+        chosen
+    }
 }
 
 /// Maximum of gfx11 in IEEE mode: as [`max_num`], but a signalling NaN wins and becomes quiet.
 #[inline(always)]
 pub(crate) fn max_ieee(a: u32, b: u32) -> u32 {
     let chosen = max_num(a, b);
-    let chosen = if is_signalling(b) { b | 0x0040_0000 } else { chosen };
-    if is_signalling(a) { a | 0x0040_0000 } else { chosen }
+    let chosen = if is_signalling(b) {
+        b | 0x0040_0000
+    } else {
+        chosen
+    };
+    if is_signalling(a) {
+        a | 0x0040_0000
+    } else {
+        chosen
+    }
 }
 
 /// Minimum, as [`max_ieee`].
 #[inline(always)]
 pub(crate) fn min_ieee(a: u32, b: u32) -> u32 {
     let chosen = min_num(a, b);
-    let chosen = if is_signalling(b) { b | 0x0040_0000 } else { chosen };
-    if is_signalling(a) { a | 0x0040_0000 } else { chosen }
+    let chosen = if is_signalling(b) {
+        b | 0x0040_0000
+    } else {
+        chosen
+    };
+    if is_signalling(a) {
+        a | 0x0040_0000
+    } else {
+        chosen
+    }
 }
 
 /// IEEE 754-2019 `maximum` of gfx12: a NaN wins.
@@ -241,7 +280,11 @@ fn pick64(a: u64, b: u64, ieee: bool, first: bool) -> u64 {
 /// v_rcp, v_rsq, v_sqrt, v_exp and v_log as not supporting denormals).
 #[inline(always)]
 pub(crate) fn flush(x: u32) -> u32 {
-    if x & 0x7f80_0000 == 0 { x & 0x8000_0000 } else { x }
+    if x & 0x7f80_0000 == 0 {
+        x & 0x8000_0000
+    } else {
+        x
+    }
 }
 
 /// `1 / x`.
@@ -415,7 +458,8 @@ fn exponent(x: u32) -> i32 {
 }
 
 /// `v_div_scale_f32`: source 0 scaled by 2^64 or 2^-64 when the quotient s2/s1 needs it; the flag
-/// says that `v_div_fmas` must scale back (RDNA ISA pseudocode).
+/// says that `v_div_fmas` must scale back (RDNA ISA pseudocode). A denominator whose reciprocal and
+/// quotient are both denormal is scaled down: the text says up, which would overflow it.
 pub(crate) fn div_scale(s0: u32, s1: u32, s2: u32) -> (u32, bool) {
     let (x, den, numer) = (f(s0), f(s1), f(s2));
     let denormal = |v: u32| exponent(v) == 0 && v << 1 != 0;
@@ -439,7 +483,7 @@ pub(crate) fn div_scale(s0: u32, s1: u32, s2: u32) -> (u32, bool) {
         return (up(), false);
     }
     if rcp_denormal && ratio_denormal {
-        return (if s0 == s1 { up() } else { s0 }, true);
+        return (if s0 == s1 { num(ldexp(x, -64)) } else { s0 }, true);
     }
     if rcp_denormal {
         return (num(ldexp(x, -64)), false);
@@ -451,6 +495,14 @@ pub(crate) fn div_scale(s0: u32, s1: u32, s2: u32) -> (u32, bool) {
         return (up(), false);
     }
     (s0, false)
+}
+
+/// `v_div_fmas_f32`'s scale for lanes that `v_div_scale` flagged, by the exponent of the quotient
+/// estimate s2: up if only the denominator was scaled up, down if the quotient was. The published
+/// text has a constant 2^32, which would not undo either scaling.
+#[inline(always)]
+pub(crate) fn fmas_scale(s2: u32) -> i32 {
+    if exponent(s2) > 127 { 64 } else { -64 }
 }
 
 /// `v_div_fixup_f32`: special cases of the quotient s2/s1 whose value is s0.
@@ -467,7 +519,8 @@ pub(crate) fn div_fixup(s0: u32, s1: u32, s2: u32) -> u32 {
         (INF, _) | (_, 0) => sign,
         _ if exponent(s2) - exponent(s1) < -150 => sign,
         _ if exponent(s1) == 255 => sign | INF,
-        _ if is_nan(s0) => NAN,
+        // Only a quotient beyond 2^192 turns the refinement into inf - inf.
+        _ if is_nan(s0) => sign | INF,
         _ => sign | s0 & 0x7fff_ffff,
     }
 }
@@ -495,22 +548,44 @@ mod tests {
     fn halves_convert_as_the_half_crate_does() {
         for bits in 0..=u16::MAX {
             let (got, want) = (half_to_single(bits.into()), f16::from_bits(bits).to_f32());
-            assert!(f(got).to_bits() == want.to_bits() || want.is_nan() && f(got).is_nan(), "{bits:x}");
+            assert!(
+                f(got).to_bits() == want.to_bits() || want.is_nan() && f(got).is_nan(),
+                "{bits:x}"
+            );
         }
         let mut state = 1;
         for k in 0..400_000u32 {
-            let bits = if k < 1000 { 0x3300_0000 + k * 0x1357 } else { random(&mut state) };
+            let bits = if k < 1000 {
+                0x3300_0000 + k * 0x1357
+            } else {
+                random(&mut state)
+            };
             let (got, want) = (single_to_half(bits), f16::from_f32(f(bits)));
-            assert!(got == u32::from(want.to_bits()) || want.is_nan(), "{bits:x}: {got:x}");
+            assert!(
+                got == u32::from(want.to_bits()) || want.is_nan(),
+                "{bits:x}: {got:x}"
+            );
             let low = f16::from_bits(single_to_half_rtz(bits) as u16);
-            assert!(low.to_f32().abs() <= f(bits).abs() || f(bits).is_nan(), "{bits:x}");
+            assert!(
+                low.to_f32().abs() <= f(bits).abs() || f(bits).is_nan(),
+                "{bits:x}"
+            );
         }
     }
 
     #[test]
     fn soft_fma_rounds_once() {
         let mut state = 2;
-        let edges = [0, 1 << 31, 1, 0x7f7f_ffff, 0x7f80_0000, 0x0080_0000, 0x3f80_0001, 0xbf80_0000];
+        let edges = [
+            0,
+            1 << 31,
+            1,
+            0x7f7f_ffff,
+            0x7f80_0000,
+            0x0080_0000,
+            0x3f80_0001,
+            0xbf80_0000,
+        ];
         for k in 0..2_000_000u32 {
             let mut pick = || match random(&mut state) % 4 {
                 0 if k % 3 == 0 => edges[random(&mut state) as usize % edges.len()],
@@ -520,7 +595,10 @@ mod tests {
             };
             let (a, b, c) = (f(pick()), f(pick()), f(pick()));
             let (got, want) = (soft_fma(a, b, c), a.mul_add(b, c));
-            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{a} {b} {c}");
+            assert!(
+                got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                "{a} {b} {c}"
+            );
         }
     }
 
@@ -531,11 +609,17 @@ mod tests {
             let x = (random(&mut state) as f32 / u32::MAX as f32 - 0.5) * 250.0;
             let want = f64::from(x).exp2() as f32;
             let got = f(exp2(x.to_bits()));
-            assert!(got.to_bits().abs_diff(want.to_bits()) <= 1 || want < f32::MIN_POSITIVE, "2^{x}");
+            assert!(
+                got.to_bits().abs_diff(want.to_bits()) <= 1 || want < f32::MIN_POSITIVE,
+                "2^{x}"
+            );
             let y = f(random(&mut state) & 0x7fff_ffff);
             if y.is_normal() {
                 let (got, want) = (f(log2(y.to_bits())), f64::from(y).log2() as f32);
-                assert!((got - want).abs() <= want.abs() * 1.2e-7, "log2 {y}: {got} {want}");
+                assert!(
+                    (got - want).abs() <= want.abs() * 1.2e-7,
+                    "log2 {y}: {got} {want}"
+                );
             }
         }
     }

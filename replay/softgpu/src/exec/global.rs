@@ -8,7 +8,7 @@ use super::context::{Ctx, Fault};
 use super::guest;
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
-use super::wave::Wave;
+use super::wave::{Row, Wave};
 use crate::isa::op::{Load, Store};
 use crate::memory::{Access, Rights};
 
@@ -90,9 +90,7 @@ pub(super) fn addresses<const SCALAR: bool>(w: &Wave, u: &Uop, x: &Ctx<'_>) -> [
     } else {
         let mut room = [0; 32];
         let high = w.lanes(x, u.a.next(), &mut room);
-        std::array::from_fn(|i| {
-            (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add(offset)
-        })
+        std::array::from_fn(|i| (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add(offset))
     }
 }
 
@@ -101,32 +99,52 @@ pub(super) fn addresses<const SCALAR: bool>(w: &Wave, u: &Uop, x: &Ctx<'_>) -> [
 fn consecutive(at: &[u64; 32], step: u64) -> bool {
     let first = at[0];
     let mut wrong = 0;
-    for i in 0..32 {
-        wrong |= at[i] ^ first.wrapping_add(i as u64 * step);
+    for (i, a) in at.iter().enumerate() {
+        wrong |= a ^ first.wrapping_add(i as u64 * step);
     }
     wrong == 0
 }
 
-/// Least and greatest lane address.
+/// Loads 16 bytes per lane into four rows.
+///
+/// # Safety
+/// 16 bytes at each address were checked for reading.
 #[inline(always)]
-fn span(at: &[u64; 32]) -> (u64, u64) {
-    // Guest addresses are below 2^63 in all real cases; flipping the top bit would only be needed
-    // to order the others, which no view holds anyway.
-    let (mut least, mut greatest) = (i64::MAX, i64::MIN);
-    for &a in at {
-        let a = a as i64;
-        least = if a < least { a } else { least };
-        greatest = if a > greatest { a } else { greatest };
+unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::memory::pointer;
+        use std::arch::x86_64::{
+            __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi32, _mm_unpackhi_epi64,
+            _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+        };
+        let [r0, r1, r2, r3] = rows.each_mut().map(|r| r.as_mut_ptr());
+        for k in (0..32).step_by(4) {
+            // SAFETY: the four loads are the caller's promise; the stores cover lanes k..k+4 of
+            // rows of 32. SSE2 is part of x86-64.
+            unsafe {
+                let load = |i: usize| _mm_loadu_si128(pointer(at[k + i]).cast::<__m128i>());
+                let (a, b, c, d) = (load(0), load(1), load(2), load(3));
+                let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+                let (ef, gh) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+                let put = |row: *mut u32, v| _mm_storeu_si128(row.add(k).cast::<__m128i>(), v);
+                put(r0, _mm_unpacklo_epi64(ab, cd));
+                put(r1, _mm_unpackhi_epi64(ab, cd));
+                put(r2, _mm_unpacklo_epi64(ef, gh));
+                put(r3, _mm_unpackhi_epi64(ef, gh));
+            }
+        }
     }
-    (least as u64, greatest as u64)
-}
-
-/// Whether all lanes of a full wave lie in one allocation.
-#[inline(always)]
-fn together(x: &mut Ctx<'_>, hit: u8, at: &[u64; 32], each: u64, need: Rights) -> bool {
-    let (least, greatest) = span(at);
-    let length = greatest.wrapping_sub(least).wrapping_add(each);
-    length >= each && length < 1 << 40 && x.allows(hit, least, length, need)
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        for (i, at) in at.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            let block: [u32; 4] = unsafe { guest::read(*at) };
+            for (row, word) in rows.iter_mut().zip(block) {
+                row[i] = word;
+            }
+        }
+    }
 }
 
 struct GlobalLoad<E, const SCALAR: bool>(std::marker::PhantomData<E>);
@@ -141,16 +159,27 @@ impl<E: Element, const SCALAR: bool> Exec for GlobalLoad<E, SCALAR> {
         }
         let each = size::<E>();
         let dst = usize::from(u.dst & 511);
-        if consecutive(&at, each) && x.allows(u.hit, at[0], 32 * each, Rights::READ) {
+        if E::REGS < 4
+            && at[1] == at[0].wrapping_add(each)
+            && consecutive(&at, each)
+            && x.allows(u.hit, at[0], 32 * each, Rights::READ)
+        {
             // SAFETY: the block of 32 elements was checked just above.
             let block: [E::Bytes; 32] = unsafe { guest::read(at[0]) };
             scatter::<E>(w, dst, &block);
             return Flow::NEXT;
         }
-        if !together(x, u.hit, &at, each, Rights::READ) {
+        if !x.allows_all(u.hit, &at, each, Rights::READ) {
             return load_some::<E>(w, u, x, &at, exec);
         }
-        // SAFETY: all lanes lie in the range that `together` checked.
+        if E::REGS == 4
+            && let Some(rows) = w.v.get_mut(dst..).and_then(|tail| tail.first_chunk_mut())
+        {
+            // SAFETY: all lanes were checked just above.
+            unsafe { gather_wide(&at, rows) };
+            return Flow::NEXT;
+        }
+        // SAFETY: all lanes were checked just above.
         let block: [E::Bytes; 32] = std::array::from_fn(|i| unsafe { guest::read(at[i]) });
         scatter::<E>(w, dst, &block);
         Flow::NEXT
@@ -197,7 +226,12 @@ fn load_some<E: Element>(
 /// Stops the wave because of one lane's address.
 #[cold]
 pub(super) fn bad(x: &mut Ctx<'_>, lane: usize, address: u64, length: u64, access: Access) -> Flow {
-    x.stop(Fault::Memory { lane: lane as u32, address, length, access })
+    x.stop(Fault::Memory {
+        lane: lane as u32,
+        address,
+        length,
+        access,
+    })
 }
 
 struct GlobalStore<E, const SCALAR: bool>(std::marker::PhantomData<E>);
@@ -209,6 +243,7 @@ impl<E: Element, const SCALAR: bool> Exec for GlobalStore<E, SCALAR> {
         let at = addresses::<SCALAR>(w, u, x);
         let each = size::<E>();
         if exec == u32::MAX
+            && at[1] == at[0].wrapping_add(each)
             && consecutive(&at, each)
             && x.allows(u.hit, at[0], 32 * each, Rights::WRITE)
         {

@@ -115,7 +115,11 @@ fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Resu
         Flow::BARRIER => waves[i].state = State::AtBarrier,
         _ => {
             let cause = Cause::Fault(x.fault.take().unwrap_or(Fault::Undecodable));
-            return Err(Stopped { wave: i as u32, uop: waves[i].pc, cause });
+            return Err(Stopped {
+                wave: i as u32,
+                uop: waves[i].pc,
+                cause,
+            });
         }
     }
     if x.completed {
@@ -132,12 +136,18 @@ fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Resu
 
 fn deadlock(waves: &[Box<Wave>]) -> Stopped {
     let count = |state| waves.iter().filter(|w| w.state == state).count() as u32;
-    let waiting = waves.iter().position(|w| w.state == State::AtBarrier).unwrap_or(0);
+    let waiting = waves
+        .iter()
+        .position(|w| w.state == State::AtBarrier)
+        .unwrap_or(0);
     Stopped {
         wave: waiting as u32,
         // The barrier itself: waves resume after it.
         uop: waves.get(waiting).map_or(0, |w| w.pc.saturating_sub(1)),
-        cause: Cause::Deadlock { waiting: count(State::AtBarrier), ended: count(State::Ended) },
+        cause: Cause::Deadlock {
+            waiting: count(State::AtBarrier),
+            ended: count(State::Ended),
+        },
     }
 }
 
@@ -155,7 +165,12 @@ impl Stopped {
         let pc = program.address_of(self.uop);
         let fault = match self.cause {
             Cause::Deadlock { waiting, ended } => WaveFault::Deadlock { waiting, ended },
-            Cause::Fault(Fault::Memory { lane, address, length, access }) => {
+            Cause::Fault(Fault::Memory {
+                lane,
+                address,
+                length,
+                access,
+            }) => {
                 // The view that refused may be older than the table: ask the table for the reason.
                 let fault = match memory.check(address, length, access) {
                     Err(fault) => fault,
@@ -163,9 +178,16 @@ impl Stopped {
                 };
                 WaveFault::Memory { lane, fault }
             }
-            Cause::Fault(Fault::Lds { lane, address, length }) => {
-                WaveFault::Lds { lane, address, length, size: d.lds_bytes }
-            }
+            Cause::Fault(Fault::Lds {
+                lane,
+                address,
+                length,
+            }) => WaveFault::Lds {
+                lane,
+                address,
+                length,
+                size: d.lds_bytes,
+            },
             Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
             Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },
             Cause::Fault(Fault::Budget) => WaveFault::Budget { budget },

@@ -99,6 +99,9 @@ impl Start<'_> {
     fn work_items(&self, index: u32) -> [u32; 32] {
         let [sx, sy, _] = self.dispatch.group_size;
         let parts = self.dispatch.rsrc2 >> 11 & 3;
+        if self.dispatch.group_size[1..] == [1, 1] {
+            return std::array::from_fn(|lane| index * 32 + lane as u32);
+        }
         std::array::from_fn(|lane| {
             let linear = index * 32 + lane as u32;
             let x = linear % sx;

@@ -6,9 +6,9 @@
 
 use super::context::Ctx;
 use super::float::{
-    cos, d, div_fixup, exp2, f, fract, h, half_num, half_to_single, ldexp, ldexp64, log2,
-    max_ieee, max_num, max64, maximum, median, min_ieee, min_num, min64, minimum, num, num64, rcp,
-    rsq, sin, single_to_half, single_to_half_rtz, split, split64, sqrt, to_i32,
+    cos, d, div_fixup, exp2, f, fract, h, half_num, half_to_single, ldexp, ldexp64, log2, max_ieee,
+    max_num, max64, maximum, median, min_ieee, min_num, min64, minimum, num, num64, rcp, rsq, sin,
+    single_to_half, single_to_half_rtz, split, split64, sqrt, to_i32,
 };
 use super::level::{Level, Speed, dot4_lane};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
@@ -105,8 +105,16 @@ impl<O: Lane64> Exec for Vector64<O> {
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let ieee = w.mode & MODE_IEEE != 0;
         let a = lanes64(w, x, u.a, O::WIDE[0]);
-        let b = if O::N > 1 { lanes64(w, x, u.b, O::WIDE[1]) } else { [0; 32] };
-        let c = if O::N > 2 { lanes64(w, x, u.c, O::WIDE[2]) } else { [0; 32] };
+        let b = if O::N > 1 {
+            lanes64(w, x, u.b, O::WIDE[1])
+        } else {
+            [0; 32]
+        };
+        let c = if O::N > 2 {
+            lanes64(w, x, u.c, O::WIDE[2])
+        } else {
+            [0; 32]
+        };
         let mut low = [0; 32];
         let mut high = [0; 32];
         for i in 0..32 {
@@ -236,7 +244,11 @@ fn med3<T: Ord>(a: T, b: T, c: T) -> T {
 #[inline(always)]
 pub(super) fn cls(x: u32) -> u32 {
     let folded = x ^ ((i(x) >> 31) as u32);
-    if folded == 0 { u32::MAX } else { folded.leading_zeros() }
+    if folded == 0 {
+        u32::MAX
+    } else {
+        folded.leading_zeros()
+    }
 }
 
 #[inline(always)]
@@ -260,7 +272,11 @@ fn nibble_dot<const SIGNED: bool>(a: u32, b: u32, c: u32) -> u32 {
     for k in 0..8 {
         let at = |v: u32| {
             let raw = v >> (4 * k) & 15;
-            if SIGNED { ((raw ^ 8).wrapping_sub(8)) as i32 } else { raw as i32 }
+            if SIGNED {
+                ((raw ^ 8).wrapping_sub(8)) as i32
+            } else {
+                raw as i32
+            }
         };
         sum = sum.wrapping_add((at(a) * at(b)) as u32);
     }

@@ -19,7 +19,11 @@ fn bytes_mut<const N: usize>(lds: &mut [u8], at: u32) -> Option<&mut [u8; N]> {
 
 #[cold]
 fn bad(x: &mut Ctx<'_>, lane: usize, address: u32, length: u32) -> Flow {
-    x.stop(Fault::Lds { lane: lane as u32, address, length })
+    x.stop(Fault::Lds {
+        lane: lane as u32,
+        address,
+        length,
+    })
 }
 
 /// Calls `act` for each active lane.

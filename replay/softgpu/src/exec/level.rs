@@ -30,6 +30,8 @@ pub(crate) trait Level {
     fn fma(a: f32, b: f32, c: f32) -> f32;
     /// Bit i of the result is the sign bit of lane i.
     fn pack(row: &Row) -> u32;
+    /// Lane i of the result is lane `from[i]` (below 16) of i's own row of 16.
+    fn permute(row: &Row, from: &Row) -> Row;
     /// Sum of four byte products per lane plus `c`, wrapping. `SA`/`SB`: bytes are signed.
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row;
 }
@@ -53,6 +55,11 @@ impl Level for Base {
     }
 
     #[inline(always)]
+    fn permute(row: &Row, from: &Row) -> Row {
+        std::array::from_fn(|i| row[(i & 16) | (from[i] & 15) as usize])
+    }
+
+    #[inline(always)]
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
         std::array::from_fn(|i| dot4_lane::<SA, SB>(a[i], b[i], c[i]))
     }
@@ -63,7 +70,11 @@ impl Level for Base {
 pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) -> u32 {
     let byte = |v: u32, k: u32, signed: bool| -> i32 {
         let raw = (v >> (8 * k)) as u8;
-        if signed { i32::from(raw as i8) } else { i32::from(raw) }
+        if signed {
+            i32::from(raw as i8)
+        } else {
+            i32::from(raw)
+        }
     };
     let mut sum = c;
     for k in 0..4 {
@@ -94,6 +105,31 @@ impl Level for Avx2 {
             let bits = |k: usize| _mm256_movemask_ps(part(k)) as u32;
             bits(0) | bits(1) << 8 | bits(2) << 16 | bits(3) << 24
         }
+    }
+
+    #[inline(always)]
+    fn permute(row: &Row, from: &Row) -> Row {
+        use std::arch::x86_64::{
+            __m256i, _mm256_blendv_epi8, _mm256_loadu_si256, _mm256_permutevar8x32_epi32,
+            _mm256_slli_epi32, _mm256_srai_epi32, _mm256_storeu_si256,
+        };
+        let mut out = [0; 32];
+        for k in 0..4 {
+            // SAFETY: loads and stores of 8 lanes at multiples of 8 below 32; AVX2 as in `pack`.
+            unsafe {
+                let load =
+                    |r: &Row, at: usize| _mm256_loadu_si256(r.as_ptr().add(at).cast::<__m256i>());
+                // The row of 16 is two registers; bit 3 of the index picks one.
+                let first = 16 * (k / 2);
+                let index = load(from, 8 * k);
+                let low = _mm256_permutevar8x32_epi32(load(row, first), index);
+                let high = _mm256_permutevar8x32_epi32(load(row, first + 8), index);
+                let upper = _mm256_srai_epi32(_mm256_slli_epi32(index, 28), 31);
+                let lanes = _mm256_blendv_epi8(low, high, upper);
+                _mm256_storeu_si256(out.as_mut_ptr().add(8 * k).cast::<__m256i>(), lanes);
+            }
+        }
+        out
     }
 
     #[inline(always)]
@@ -135,6 +171,10 @@ impl Level for Avx2 {
 
     fn pack(row: &Row) -> u32 {
         Base::pack(row)
+    }
+
+    fn permute(row: &Row, from: &Row) -> Row {
+        Base::permute(row, from)
     }
 
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {

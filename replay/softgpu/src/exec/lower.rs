@@ -4,7 +4,7 @@
 
 use super::context::{Ctx, Fault, HITS};
 use super::level::{Level, Speed};
-use super::modified::{Modified, Modifier, dpp_known};
+use super::modified::{Crossing, Modified, Modifier, dpp_known};
 use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{Row, SCC_SLOT, SCRATCH, SINK, Wave};
 use super::{atomic, compare, control, cross, global, lanes, lds, masks, packed, scalar};
@@ -177,7 +177,11 @@ impl Lowering {
             Op::SCmpk(ty, cond) => {
                 // Unsigned comparisons zero-extend the immediate.
                 let unsigned = ty == crate::isa::op::CmpTy::U32;
-                let value = if unsigned { inst.imm as u32 & 0xffff } else { inst.imm as u32 };
+                let value = if unsigned {
+                    inst.imm as u32 & 0xffff
+                } else {
+                    inst.imm as u32
+                };
                 u.b = self.constant(u64::from(value), false);
                 (ty, cond)
             }
@@ -346,11 +350,15 @@ impl Lowering {
             mods: m,
             types: inst.row.shape.src,
             result,
-            dpp: inst.dpp,
+            crossing: Crossing::new(&inst.dpp),
             writes_exec: matches!(inst.row.op, Op::VCmpx(..)),
             ext: u.ext,
         });
-        Uop { run: handler::<Modified>(self.speed), ext, ..u }
+        Uop {
+            run: handler::<Modified>(self.speed),
+            ext,
+            ..u
+        }
     }
 
     fn crossing(&mut self, inst: &Inst, mut u: Uop, run: Handler) -> Uop {
@@ -369,7 +377,11 @@ impl Lowering {
     fn packed(&mut self, inst: &Inst, mut u: Uop) -> Uop {
         let mix_or_half = matches!(
             inst.row.op,
-            Op::VFmaMixF32 | Op::VFmaMixloF16 | Op::VFmaMixhiF16 | Op::VPkFmaF16 | Op::VPkAddF16
+            Op::VFmaMixF32
+                | Op::VFmaMixloF16
+                | Op::VFmaMixhiF16
+                | Op::VPkFmaF16
+                | Op::VPkAddF16
                 | Op::VPkMulF16
         );
         let float = mix_or_half || inst.row.op == Op::VDot2F32F16;

@@ -2,7 +2,7 @@
 //! multiply-add.
 
 use super::context::Ctx;
-use super::float::{d, div_scale, f, ldexp, ldexp64, num, num64, split64};
+use super::float::{d, div_scale, f, fmas_scale, ldexp, ldexp64, num, num64, split64};
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{Row, Wave};
@@ -149,7 +149,14 @@ fn div_scale64(s0: u64, s1: u64, s2: u64) -> (u64, bool) {
         return (up, false);
     }
     match (denormal(1.0 / den), ratio_denormal) {
-        (true, true) => (if s0 == s1 { up } else { s0 }, true),
+        (true, true) => (
+            if s0 == s1 {
+                num64(ldexp64(x, -128))
+            } else {
+                s0
+            },
+            true,
+        ),
         (true, false) => (num64(ldexp64(x, -128)), false),
         (false, true) => (if s0 == s2 { up } else { s0 }, true),
         _ if exponent(s2) <= 53 => (up, false),
@@ -176,7 +183,7 @@ impl Exec for DivScale64 {
     }
 }
 
-/// Fused multiply-add, times 2^32 where VCC says that the operands were scaled.
+/// Fused multiply-add, scaled back where VCC says that the operands were scaled.
 struct DivFmas32;
 
 impl Exec for DivFmas32 {
@@ -188,7 +195,11 @@ impl Exec for DivFmas32 {
         let mut out = [0; 32];
         for i in 0..32 {
             let r = L::fma(f(a[i]), f(b[i]), f(c[i]));
-            out[i] = num(if vcc & (1 << i) != 0 { ldexp(r, 32) } else { r });
+            out[i] = num(if vcc & (1 << i) != 0 {
+                ldexp(r, fmas_scale(c[i]))
+            } else {
+                r
+            });
         }
         w.put(u.dst, &out);
         Flow::NEXT
@@ -203,7 +214,12 @@ impl Exec for DivFmas64 {
         let (a, b, c) = (pair(w, x, u.a), pair(w, x, u.b), pair(w, x, u.c));
         let out = std::array::from_fn(|i| {
             let r = libm::fma(d(a[i]), d(b[i]), d(c[i]));
-            num64(if vcc & (1 << i) != 0 { ldexp64(r, 64) } else { r })
+            let back = if c[i] >> 52 & 0x7ff > 1023 { 128 } else { -128 };
+            num64(if vcc & (1 << i) != 0 {
+                ldexp64(r, back)
+            } else {
+                r
+            })
         });
         put_pair(w, u.dst, &out);
         Flow::NEXT
@@ -234,7 +250,8 @@ fn div_fixup64(s0: u64, s1: u64, s2: u64) -> u64 {
         (0, _) | (_, INF) => sign | INF,
         (INF, _) | (_, 0) => sign,
         _ if exponent(s2) - exponent(s1) < -1075 => sign,
-        _ if d(s0).is_nan() => num64(f64::NAN),
+        // As in single precision: the refinement of an overflowing quotient.
+        _ if d(s0).is_nan() => sign | INF,
         _ => sign | s0 & !(1 << 63),
     }
 }

@@ -29,6 +29,8 @@ mod packed;
 mod pool;
 mod program;
 mod scalar;
+#[cfg(test)]
+mod tests;
 mod uop;
 #[cfg(test)]
 mod vectors;

@@ -20,7 +20,7 @@ pub(crate) struct Modifier {
     pub(crate) mods: Mods,
     pub(crate) types: [Ty; 3],
     pub(crate) result: Ty,
-    pub(crate) dpp: Dpp,
+    pub(crate) crossing: Option<Crossing>,
     /// The operation writes EXEC, so DPP must not restore it.
     pub(crate) writes_exec: bool,
     /// Value of `Uop::ext` for the inner operation.
@@ -31,8 +31,10 @@ impl Modifier {
     /// Whether source `k` differs from the plain operand.
     fn touches(&self, k: usize) -> bool {
         let bit = |v: u8| v >> k & 1 == 1;
-        bit(self.mods.neg) || bit(self.mods.abs) || bit(self.mods.opsel)
-            || (k == 0 && self.dpp != Dpp::None)
+        bit(self.mods.neg)
+            || bit(self.mods.abs)
+            || bit(self.mods.opsel)
+            || (k == 0 && self.crossing.is_some())
     }
 
     fn finishes(&self) -> bool {
@@ -44,6 +46,7 @@ impl Modifier {
 pub(super) struct Modified;
 
 impl Exec for Modified {
+    #[inline(always)]
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let program = x.program;
         let Some(m) = program.modifiers.get(usize::from(u.ext)) else {
@@ -53,12 +56,17 @@ impl Exec for Modified {
         let mut inner = *u;
         inner.ext = m.ext;
         let mut active = exec;
-        if m.dpp != Dpp::None {
-            active &= dpp_active(&m.dpp, exec);
+        let mut served = u32::MAX;
+        if let Some(crossing) = &m.crossing {
+            served = crossing.served(exec);
+            active &= crossing.written(served);
         }
-        for (k, src) in [&mut inner.a, &mut inner.b, &mut inner.c].into_iter().enumerate() {
+        for (k, src) in [&mut inner.a, &mut inner.b, &mut inner.c]
+            .into_iter()
+            .enumerate()
+        {
             if m.touches(k) {
-                *src = prepare(w, x, m, *src, k, exec);
+                *src = prepare::<L>(w, x, m, *src, k, served);
             }
         }
         let finishes = m.finishes();
@@ -81,14 +89,24 @@ impl Exec for Modified {
 }
 
 /// Builds the modified source `k` in its scratch rows.
-fn prepare(w: &mut Wave, x: &Ctx<'_>, m: &Modifier, src: Src, k: usize, exec: u32) -> Src {
+#[inline(always)]
+fn prepare<L: Level>(
+    w: &mut Wave,
+    x: &Ctx<'_>,
+    m: &Modifier,
+    src: Src,
+    k: usize,
+    served: u32,
+) -> Src {
     let at = SCRATCH + 2 + 2 * k as u16;
     let ty = m.types[k];
     for part in 0..ty.regs().clamp(1, 2) as u16 {
         let mut room = [0; 32];
         let mut row = *w.lanes(x, Src(src.0 + part), &mut room);
-        if k == 0 && m.dpp != Dpp::None {
-            row = dpp_row(&m.dpp, &row, exec);
+        if k == 0
+            && let Some(crossing) = &m.crossing
+        {
+            row = crossing.apply::<L>(&row, served);
         }
         let top = part + 1 == ty.regs().clamp(1, 2) as u16;
         modify(&mut row, m, ty, k, top);
@@ -167,7 +185,11 @@ fn finish_single(bits: u32, mods: &Mods) -> u32 {
         // Output modifiers work with denormals flushed (RDNA ISA: OMOD).
         flush(num(f(flush(bits)) * factor(mods)))
     };
-    if mods.clamp { clamp_single(scaled) } else { scaled }
+    if mods.clamp {
+        clamp_single(scaled)
+    } else {
+        scaled
+    }
 }
 
 fn finish_half(bits: u32, mods: &Mods) -> u32 {
@@ -196,7 +218,7 @@ pub(super) fn clamp_single(bits: u32) -> u32 {
 }
 
 /// The lane that lane `i` reads under DPP; `None` outside its row.
-pub(super) fn dpp_lane(dpp: &Dpp, i: u32) -> Option<u32> {
+fn dpp_lane(dpp: &Dpp, i: u32) -> Option<u32> {
     let (row, at) = (i & !15, i & 15);
     match *dpp {
         Dpp::None => Some(i),
@@ -223,33 +245,81 @@ pub(super) const fn dpp_known(ctrl: u16) -> bool {
     matches!(ctrl, 0..=0xff | 0x101..=0x10f | 0x111..=0x11f | 0x121..=0x12f | 0x140 | 0x141 | 0x150..=0x16f)
 }
 
-const fn fetches_inactive(dpp: &Dpp) -> bool {
-    match dpp {
-        Dpp::None => true,
-        Dpp::Row8 { fetch_inactive, .. } | Dpp::Row16 { fetch_inactive, .. } => *fetch_inactive,
+/// A DPP control, worked out for all lanes when the program is decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Crossing {
+    /// Lane of the own row of 16 that each lane reads; 0 where there is none.
+    from: Row,
+    /// Lanes that have a source inside their row.
+    sourced: u32,
+    /// Lanes in enabled rows and banks.
+    enabled: u32,
+    /// Inactive lanes may be read.
+    fetch_inactive: bool,
+    /// A lane without a source reads zero instead of staying as it is.
+    zero_fill: bool,
+}
+
+impl Crossing {
+    /// `None` for an instruction without DPP.
+    pub(super) fn new(dpp: &Dpp) -> Option<Self> {
+        let (fetch_inactive, zero_fill, rows, banks) = match *dpp {
+            Dpp::None => return None,
+            // DPP8 has no masks, and a lane without a source reads zero.
+            Dpp::Row8 { fetch_inactive, .. } => (fetch_inactive, true, 15, 15),
+            Dpp::Row16 {
+                fetch_inactive,
+                bound_ctrl,
+                row_mask,
+                bank_mask,
+                ..
+            } => (fetch_inactive, bound_ctrl, row_mask, bank_mask),
+        };
+        let mut crossing = Self {
+            from: [0; 32],
+            sourced: 0,
+            enabled: 0,
+            fetch_inactive,
+            zero_fill,
+        };
+        for i in 0..32u32 {
+            if let Some(source) = dpp_lane(dpp, i) {
+                crossing.from[i as usize] = source & 15;
+                crossing.sourced |= 1 << i;
+            }
+            let enabled = rows >> (i / 16) & 1 == 1 && banks >> (i % 16 / 4) & 1 == 1;
+            crossing.enabled |= u32::from(enabled) << i;
+        }
+        Some(crossing)
     }
-}
 
-/// Whether lane `i` has a source under `exec`.
-fn source_of(dpp: &Dpp, i: u32, exec: u32) -> Option<u32> {
-    dpp_lane(dpp, i).filter(|s| fetches_inactive(dpp) || exec >> s & 1 == 1)
-}
-
-/// Lanes that write: those with a source (or zero by bound_ctrl), in enabled rows and banks.
-fn dpp_active(dpp: &Dpp, exec: u32) -> u32 {
-    let Dpp::Row16 { bound_ctrl, row_mask, bank_mask, .. } = *dpp else {
-        // DPP8 has no masks, and a lane without a source reads zero.
-        return u32::MAX;
-    };
-    let mut mask = 0;
-    for i in 0..32 {
-        let enabled = row_mask >> (i / 16) & 1 == 1 && bank_mask >> (i % 16 / 4) & 1 == 1;
-        let served = bound_ctrl || source_of(dpp, i, exec).is_some();
-        mask |= u32::from(enabled && served) << i;
+    /// Lanes that have a readable source under `exec`.
+    #[inline(always)]
+    fn served(&self, exec: u32) -> u32 {
+        if self.fetch_inactive || exec == u32::MAX {
+            return self.sourced;
+        }
+        let mut readable = 0;
+        for (i, from) in self.from.iter().enumerate() {
+            readable |= (exec >> ((i as u32 & 16) | (from & 15)) & 1) << i;
+        }
+        readable & self.sourced
     }
-    mask
-}
 
-fn dpp_row(dpp: &Dpp, row: &Row, exec: u32) -> Row {
-    std::array::from_fn(|i| source_of(dpp, i as u32, exec).map_or(0, |s| row[(s & 31) as usize]))
+    /// Lanes that are written.
+    #[inline(always)]
+    fn written(&self, served: u32) -> u32 {
+        self.enabled & if self.zero_fill { u32::MAX } else { served }
+    }
+
+    #[inline(always)]
+    fn apply<L: Level>(&self, row: &Row, served: u32) -> Row {
+        let mut out = L::permute(row, &self.from);
+        if served != u32::MAX {
+            for (i, lane) in out.iter_mut().enumerate() {
+                *lane = if served >> i & 1 == 1 { *lane } else { 0 };
+            }
+        }
+        out
+    }
 }

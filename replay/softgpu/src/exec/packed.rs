@@ -49,7 +49,11 @@ impl Exec for Dot8 {
         let c = w.lanes(x, u.c, &mut rc);
         let nibble = |v: u32, k: u32, signed: bool| {
             let raw = v >> (4 * k) & 15;
-            if signed { (raw ^ 8) as i32 - 8 } else { raw as i32 }
+            if signed {
+                (raw ^ 8) as i32 - 8
+            } else {
+                raw as i32
+            }
         };
         let (sa, sb) = (flag(u.ext, 0, 0), flag(u.ext, 0, 1));
         let out: Row = std::array::from_fn(|i| {
@@ -139,7 +143,11 @@ pub(super) fn half_fma(a: u32, b: u32, c: u32) -> u32 {
     let part = sum - p;
     let error = (p - (sum - part)) + (q - part);
     let odd = if sum.is_finite() && error != 0.0 && sum.to_bits() & 1 == 0 {
-        let step = if (error > 0.0) == (sum > 0.0) { 1 } else { u64::MAX };
+        let step = if (error > 0.0) == (sum > 0.0) {
+            1
+        } else {
+            u64::MAX
+        };
         f64::from_bits(sum.to_bits().wrapping_add(step))
     } else {
         sum
@@ -177,7 +185,11 @@ impl<O: Lane> Exec for Packed<O> {
         };
         let out: Row = std::array::from_fn(|i| {
             let part = |high: bool| {
-                let r = O::lane::<L>(pick(a[i], 0, high), pick(b[i], 1, high), pick(c[i], 2, high));
+                let r = O::lane::<L>(
+                    pick(a[i], 0, high),
+                    pick(b[i], 1, high),
+                    pick(c[i], 2, high),
+                );
                 if flag(u.ext, 4, 0) {
                     single_to_half(super::modified::clamp_single(half_to_single(r & 0xffff)))
                 } else {
@@ -202,7 +214,11 @@ impl Exec for Dot2 {
         let pick = |v: u32, k: usize, high: bool| {
             let upper = flag(u.ext, if high { 3 } else { 2 }, k);
             let value = h(if upper { v >> 16 } else { v });
-            if flag(u.ext, u16::from(high), k) { -value } else { value }
+            if flag(u.ext, u16::from(high), k) {
+                -value
+            } else {
+                value
+            }
         };
         let start = |v: u32| if flag(u.ext, 0, 2) { -f(v) } else { f(v) };
         let out: Row = std::array::from_fn(|i| {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
-/// Turns of the look-out before a helper sleeps: about 50 microseconds.
-const PATIENCE: u32 = 20_000;
+/// Turns of the look-out before a helper sleeps: about 100 microseconds (a `pause` is 40 to 140
+/// cycles).
+const PATIENCE: u32 = 4_000;
 
 /// Most helpers that are ever started.
 const MAX_HELPERS: usize = 255;
@@ -68,7 +69,10 @@ pub(super) fn run(threads: usize, task: &Task<'_>) {
     }
     let shared: *const Task<'_> = task;
     let boxed: &*const Task<'_> = &shared;
-    pool.task.store(std::ptr::from_ref(boxed).expose_provenance(), Ordering::Relaxed);
+    pool.task.store(
+        std::ptr::from_ref(boxed).expose_provenance(),
+        Ordering::Relaxed,
+    );
     pool.wanted.store(helpers, Ordering::Relaxed);
     let number = (pool.gate.load(Ordering::Relaxed) >> 32).wrapping_add(1);
     pool.gate.store(number << 32 | OPEN, Ordering::Release);
@@ -122,7 +126,8 @@ fn help(number: usize) {
             continue;
         }
         let entered =
-            pool.gate.compare_exchange(gate, gate + 1, Ordering::AcqRel, Ordering::Acquire);
+            pool.gate
+                .compare_exchange(gate, gate + 1, Ordering::AcqRel, Ordering::Acquire);
         if entered.is_err() {
             continue;
         }

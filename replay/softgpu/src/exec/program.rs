@@ -86,12 +86,18 @@ impl Program {
             return Err(IsaError::Length { len: code.len() });
         }
         if code.len() > MAX_CODE {
-            return Err(IsaError::TooLong { len: code.len(), max: MAX_CODE });
+            return Err(IsaError::TooLong {
+                len: code.len(),
+                max: MAX_CODE,
+            });
         }
         let words = words_of(code);
         let built = Builder::build(target, &words, speed);
         if built.lowering.full() {
-            return Err(IsaError::TooLong { len: code.len(), max: MAX_CODE });
+            return Err(IsaError::TooLong {
+                len: code.len(),
+                max: MAX_CODE,
+            });
         }
         Ok(Self {
             target,
@@ -152,7 +158,12 @@ impl Program {
     /// The bytes of a micro-operation's instruction and some after it.
     pub(crate) fn bytes_at(&self, index: u32) -> Vec<u8> {
         let dword = self.at.get(index as usize).map_or(0, |d| *d as usize);
-        self.words.iter().skip(dword).take(4).flat_map(|w| w.to_le_bytes()).collect()
+        self.words
+            .iter()
+            .skip(dword)
+            .take(4)
+            .flat_map(|w| w.to_le_bytes())
+            .collect()
     }
 
     /// Text of a micro-operation's instruction, or why its words are none.
@@ -167,19 +178,40 @@ impl Program {
         }
     }
 
-    /// Guest address after the instruction of `u`, which must be one of this program's.
+    /// The number of `u`, which must be one of this program's.
+    fn number_of(&self, u: &Uop) -> u32 {
+        let offset = std::ptr::from_ref(u)
+            .addr()
+            .wrapping_sub(self.uops.as_ptr().addr());
+        (offset / size_of::<Uop>()) as u32
+    }
+
+    /// Guest address after the instruction of `u`.
     pub(crate) fn next_address(&self, u: &Uop) -> u64 {
-        let offset = std::ptr::from_ref(u).addr().wrapping_sub(self.uops.as_ptr().addr());
-        let index = (offset / size_of::<Uop>()) as u32;
+        let index = self.number_of(u);
         let dwords = self.instruction(index).map_or(1, |i| u64::from(i.dwords));
         self.address_of(index).wrapping_add(4 * dwords)
+    }
+
+    /// Guest address that the relative branch `u` names.
+    pub(crate) fn branch_address(&self, u: &Uop) -> u64 {
+        let index = self.number_of(u);
+        let offset = self
+            .instruction(index)
+            .map_or(0, |i| 4 * i64::from(i.imm as i16));
+        self.address_of(index)
+            .wrapping_add(4)
+            .wrapping_add_signed(offset)
     }
 
     /// What the code from this micro-operation needs.
     pub(crate) fn kernel(&self, entry: u32) -> Arc<KernelInfo> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let info = kernels.entry(entry).or_insert_with(|| {
-            Arc::new(KernelInfo { vgprs: self.reachable_vgprs(entry), cost: AtomicU64::new(0) })
+            Arc::new(KernelInfo {
+                vgprs: self.reachable_vgprs(entry),
+                cost: AtomicU64::new(0),
+            })
         });
         Arc::clone(info)
     }
@@ -236,8 +268,10 @@ impl Builder {
             tops: Vec::new(),
         };
         let insts = decode_all(target, words);
-        let targets: HashSet<u32> =
-            insts.iter().filter_map(|(at, inst)| branch_target(*at, inst.as_ref()?)).collect();
+        let targets: HashSet<u32> = insts
+            .iter()
+            .filter_map(|(at, inst)| branch_target(*at, inst.as_ref()?))
+            .collect();
         let mut branches = Vec::new();
         for (at, inst) in &insts {
             let first = b.lowering.uops.len();
@@ -278,8 +312,11 @@ impl Builder {
 
     fn resolve(&mut self, uop: usize, to: u32) {
         let index = self.index.get(to as usize).copied().unwrap_or(NONE);
-        self.lowering.uops[uop].imm =
-            if index == NONE { super::control::NOWHERE } else { index as i32 };
+        self.lowering.uops[uop].imm = if index == NONE {
+            super::control::NOWHERE
+        } else {
+            index as i32
+        };
         let stop = index == NONE;
         self.edges[uop] = match self.edges[uop] {
             Edge::Either(_) if stop => Edge::Fall,
@@ -300,7 +337,11 @@ impl Builder {
             && !at.is_multiple_of(64)
             && !targets.contains(&at)
             && self.edges.last() == Some(&Edge::Fall)
-            && self.lowering.uops.last().is_some_and(|u| u.count < u16::MAX)
+            && self
+                .lowering
+                .uops
+                .last()
+                .is_some_and(|u| u.count < u16::MAX)
     }
 }
 
@@ -353,7 +394,11 @@ fn vector_top(inst: &Inst) -> u16 {
     see(inst.dst, inst.row.shape.dst.regs());
     for (k, (code, ty)) in inst.src.into_iter().zip(inst.row.shape.src).enumerate() {
         let lane_address = inst.format == Format::Global && k == 0;
-        let regs = if lane_address { 2 - u32::from(inst.scalar_address()) } else { ty.regs() };
+        let regs = if lane_address {
+            2 - u32::from(inst.scalar_address())
+        } else {
+            ty.regs()
+        };
         see(code, regs);
     }
     if let Some(y) = inst.second {

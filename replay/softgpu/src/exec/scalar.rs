@@ -3,8 +3,8 @@
 use super::compare;
 use super::context::Ctx;
 use super::float::{
-    exp2, f, half_to_single, log2, max_ieee, max_num, maximum, min_ieee, min_num, minimum, num, rcp,
-    rsq, single_to_half, single_to_half_rtz, sqrt, to_i32,
+    exp2, f, half_to_single, log2, max_ieee, max_num, maximum, min_ieee, min_num, minimum, num,
+    rcp, rsq, single_to_half, single_to_half_rtz, sqrt, to_i32,
 };
 use super::lanes::{cls, clz, ctz};
 use super::level::{Level, Speed};
@@ -40,7 +40,10 @@ impl<O: Scalar> Exec for Unit<O> {
             32 => u64::from(w.scalar(x, src)),
             _ => 0,
         };
-        let before = Before { scc: w.scc(), ieee: w.mode & MODE_IEEE != 0 };
+        let before = Before {
+            scc: w.scc(),
+            ieee: w.mode & MODE_IEEE != 0,
+        };
         let (a, b) = (read(u.a, O::BITS[0]), read(u.b, O::BITS[1]));
         let slot = usize::from(u.dst & 0xff);
         let old = u64::from(w.s[slot]) | u64::from(w.s[(slot + 1) & 0xff]) << 32;
@@ -111,7 +114,10 @@ fn add(a: u32, b: u32, c: bool) -> (u64, bool) {
 #[inline(always)]
 fn sub(a: u32, b: u32, c: bool) -> (u64, bool) {
     let want = u64::from(b) + u64::from(c);
-    (u64::from(a).wrapping_sub(want) & 0xffff_ffff, want > u64::from(a))
+    (
+        u64::from(a).wrapping_sub(want) & 0xffff_ffff,
+        want > u64::from(a),
+    )
 }
 
 #[inline(always)]
@@ -435,5 +441,7 @@ pub(super) fn find(op: Op, speed: Speed) -> Option<Handler> {
     if matches!(op, Op::SFmaakF32 | Op::SFmamkF32) {
         return Some(handler::<Fma>(speed));
     }
-    integer(op, speed).or_else(|| floating(op, speed)).or_else(|| exec_mask(op, speed))
+    integer(op, speed)
+        .or_else(|| floating(op, speed))
+        .or_else(|| exec_mask(op, speed))
 }

@@ -39,8 +39,17 @@ pub enum DecodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dpp {
     None,
-    Row16 { ctrl: u16, fetch_inactive: bool, bound_ctrl: bool, row_mask: u8, bank_mask: u8 },
-    Row8 { select: u32, fetch_inactive: bool },
+    Row16 {
+        ctrl: u16,
+        fetch_inactive: bool,
+        bound_ctrl: bool,
+        row_mask: u8,
+        bank_mask: u8,
+    },
+    Row8 {
+        select: u32,
+        fetch_inactive: bool,
+    },
 }
 
 /// Input and output modifiers.
@@ -106,7 +115,11 @@ const fn vgpr(word: u32, lo: u32) -> u16 {
 
 /// Decodes the instruction at the start of `words`.
 pub(crate) fn decode(target: Target, words: &[u32]) -> Result<Inst, DecodeError> {
-    let reader = Reader { target, words, w0: *words.first().ok_or(DecodeError::Truncated)? };
+    let reader = Reader {
+        target,
+        words,
+        w0: *words.first().ok_or(DecodeError::Truncated)?,
+    };
     let w = reader.w0;
     let gfx12 = matches!(target.generation(), super::Generation::Gfx12);
     let inst = match w >> 26 {
@@ -251,7 +264,15 @@ impl Reader<'_> {
             Op::VFmaakF32 => [a, b, LITERAL],
             Op::VFmamkF32 => [a, LITERAL, b],
             // The mask operand, and the carry out, are VCC in the short form.
-            _ => [a, b, if i.row.shape.src[2] == Ty::Mask { VCC } else { 0 }],
+            _ => [
+                a,
+                b,
+                if i.row.shape.src[2] == Ty::Mask {
+                    VCC
+                } else {
+                    0
+                },
+            ],
         };
         i.sdst = VCC;
         self.literal(self.dpp_short(i)?)
@@ -291,7 +312,10 @@ impl Reader<'_> {
                 bank_mask: bits(w, 24, 4) as u8,
                 row_mask: bits(w, 28, 4) as u8,
             },
-            _ => Dpp::Row8 { select: w >> 8, fetch_inactive: marker == 234 },
+            _ => Dpp::Row8 {
+                select: w >> 8,
+                fetch_inactive: marker == 234,
+            },
         }
     }
 
@@ -308,7 +332,10 @@ impl Reader<'_> {
             _ => self.inst(Format::Vop3, op, 2)?,
         };
         if matches!(i.row.op, Op::VFmaakF32 | Op::VFmamkF32) {
-            return Err(DecodeError::Opcode { format: Format::Vop3, opcode: op });
+            return Err(DecodeError::Opcode {
+                format: Format::Vop3,
+                opcode: op,
+            });
         }
         i.dst = i.vector_or_scalar(code(w, 0, 8));
         i.src = [code(v, 0, 9), code(v, 9, 9), code(v, 18, 9)];
@@ -459,7 +486,10 @@ impl Inst {
     }
 
     fn bad(&self, what: &'static str) -> DecodeError {
-        DecodeError::Operand { mnemonic: self.row.mnemonic, what }
+        DecodeError::Operand {
+            mnemonic: self.row.mnemonic,
+            what,
+        }
     }
 
     /// Whether the address of a global access comes from a scalar pair plus a 32-bit lane offset.
@@ -507,7 +537,12 @@ fn check(inst: &Inst) -> Result<(), DecodeError> {
 }
 
 fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), DecodeError> {
-    let fail = |what| Err(DecodeError::Operand { mnemonic: row.mnemonic, what });
+    let fail = |what| {
+        Err(DecodeError::Operand {
+            mnemonic: row.mnemonic,
+            what,
+        })
+    };
     let shape = &row.shape;
     let short = matches!(inst.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
     let dst_regs = shape.dst.regs();

@@ -2,7 +2,7 @@
 //! instruction does is in `exec`.
 
 use super::decode::{Dpp, Inst, decode};
-use super::op::{Load, Op};
+use super::op::Op;
 use super::operand::{NULL, is_vgpr, name};
 use super::row::{Format, Row};
 use super::shape::Ty;
@@ -35,10 +35,22 @@ pub fn disassemble(target: Target, address: u64, code: &[u8]) -> Result<Vec<Line
             Ok(inst) => (usize::from(inst.dwords), Ok(render(target, &inst))),
             Err(reason) => {
                 let words = rest.iter().copied().take(3).collect();
-                (1, Err(IsaError::Instruction { target, address, words, reason }))
+                (
+                    1,
+                    Err(IsaError::Instruction {
+                        target,
+                        address,
+                        words,
+                        reason,
+                    }),
+                )
             }
         };
-        lines.push(Line { address, dwords, text });
+        lines.push(Line {
+            address,
+            dwords,
+            text,
+        });
         at += dwords;
     }
     Ok(lines)
@@ -46,7 +58,11 @@ pub fn disassemble(target: Target, address: u64, code: &[u8]) -> Result<Vec<Line
 
 /// The little-endian words of a whole number of dwords.
 pub(crate) fn words_of(code: &[u8]) -> Vec<u32> {
-    code.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
+    code.as_chunks::<4>()
+        .0
+        .iter()
+        .map(|b| u32::from_le_bytes(*b))
+        .collect()
 }
 
 /// The text of one instruction.
@@ -105,7 +121,11 @@ fn source(inst: &Inst, row: &Row, src: [u16; 3], k: usize) -> String {
     let ty = row.shape.src[k];
     // A 16-bit operand uses the low half of a literal.
     let half = matches!(ty, Ty::F16 | Ty::B16);
-    let literal = if half { inst.literal & 0xffff } else { inst.literal };
+    let literal = if half {
+        inst.literal & 0xffff
+    } else {
+        inst.literal
+    };
     name(src[k], ty.regs(), literal)
 }
 
@@ -189,8 +209,18 @@ fn delay_alu(text: &mut String, imm: u16) {
     const SKIP: [&str; 6] = ["SAME", "NEXT", "SKIP_1", "SKIP_2", "SKIP_3", "SKIP_4"];
     let fields = [
         ("instid0", imm & 15, &ID[..], "/* invalid instid value */"),
-        ("instskip", imm >> 4 & 7, &SKIP[..], "/* invalid instskip value */"),
-        ("instid1", imm >> 7 & 15, &ID[..], "/* invalid instid value */"),
+        (
+            "instskip",
+            imm >> 4 & 7,
+            &SKIP[..],
+            "/* invalid instskip value */",
+        ),
+        (
+            "instid1",
+            imm >> 7 & 15,
+            &ID[..],
+            "/* invalid instid value */",
+        ),
     ];
     let mut lead = " ";
     for (field, value, names, invalid) in fields {
@@ -221,9 +251,9 @@ fn waitcnt(text: &mut String, imm: u16) {
 }
 
 fn smem(text: &mut String, target: Target, inst: &Inst) {
-    let Op::SLoad(load) = inst.row.op else {
+    if !matches!(inst.row.op, Op::SLoad(_)) {
         return;
-    };
+    }
     let regs = inst.row.shape.dst.regs();
     let gfx12 = target.generation() == Generation::Gfx12;
     let imm = match inst.imm {
@@ -240,9 +270,12 @@ fn smem(text: &mut String, target: Target, inst: &Inst) {
         (false, Some(bare)) => bare.to_owned(),
         _ => offset,
     };
-    list(text, &[name(inst.dst, regs, 0), name(inst.src[0], 2, 0), offset]);
+    list(
+        text,
+        &[name(inst.dst, regs, 0), name(inst.src[0], 2, 0), offset],
+    );
     if gfx12 {
-        cache12(text, inst.cache, if matches!(load, Load::B512) { "LOAD" } else { "LOAD" });
+        cache12(text, inst.cache, "LOAD");
     } else {
         cache11(text, inst.cache);
     }
@@ -315,7 +348,14 @@ fn swizzle(text: &mut String, imm: u16) {
     }
     if imm & 0x8000 != 0 {
         let lane = |k: u16| imm >> (2 * k) & 3;
-        add!(text, " offset:swizzle(QUAD_PERM,{},{},{},{})", lane(0), lane(1), lane(2), lane(3));
+        add!(
+            text,
+            " offset:swizzle(QUAD_PERM,{},{},{},{})",
+            lane(0),
+            lane(1),
+            lane(2),
+            lane(3)
+        );
         return;
     }
     let (and, or, xor) = (imm & 31, imm >> 5 & 31, imm >> 10 & 31);
@@ -380,7 +420,12 @@ fn global(text: &mut String, target: Target, inst: &Inst) {
 
 fn vopd(text: &mut String, inst: &Inst) {
     let half = |text: &mut String, row: &Row, dst: u16, src: [u16; 3]| {
-        let shown = row.shape.src.iter().filter(|t| !matches!(t, Ty::None | Ty::Mask)).count();
+        let shown = row
+            .shape
+            .src
+            .iter()
+            .filter(|t| !matches!(t, Ty::None | Ty::Mask))
+            .count();
         let mut operands = vec![name(dst, 1, 0)];
         operands.extend((0..shown).map(|k| source(inst, row, src, k)));
         list(text, &operands);
@@ -476,14 +521,25 @@ fn packed_modifiers(text: &mut String, inst: &Inst) {
 fn dpp(text: &mut String, inst: &Inst) {
     match inst.dpp {
         Dpp::None => {}
-        Dpp::Row8 { select, fetch_inactive } => {
-            let lanes: Vec<String> = (0..8).map(|k| (select >> (3 * k) & 7).to_string()).collect();
+        Dpp::Row8 {
+            select,
+            fetch_inactive,
+        } => {
+            let lanes: Vec<String> = (0..8)
+                .map(|k| (select >> (3 * k) & 7).to_string())
+                .collect();
             add!(text, " dpp8:[{}]", lanes.join(","));
             if fetch_inactive {
                 text.push_str(" fi:1");
             }
         }
-        Dpp::Row16 { ctrl, fetch_inactive, bound_ctrl, row_mask, bank_mask } => {
+        Dpp::Row16 {
+            ctrl,
+            fetch_inactive,
+            bound_ctrl,
+            row_mask,
+            bank_mask,
+        } => {
             dpp_control(text, ctrl);
             add!(text, " row_mask:{row_mask:#x} bank_mask:{bank_mask:#x}");
             if bound_ctrl {
@@ -502,7 +558,14 @@ fn dpp_control(text: &mut String, ctrl: u16) {
     match ctrl {
         0..=0xff => {
             let lane = |k: u16| ctrl >> (2 * k) & 3;
-            add!(text, " quad_perm:[{},{},{},{}]", lane(0), lane(1), lane(2), lane(3));
+            add!(
+                text,
+                " quad_perm:[{},{},{},{}]",
+                lane(0),
+                lane(1),
+                lane(2),
+                lane(3)
+            );
         }
         0x101..=0x10f => {
             add!(text, " row_shl:{n}");

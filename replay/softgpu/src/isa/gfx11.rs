@@ -7,7 +7,8 @@
 use super::op::{Atomic, CmpTy, Cond, Load, Op, Store, Wide};
 use super::row::{Format, Row, row, scalar_float};
 
-/// All opcodes of this set, by format and number.
+/// All opcodes of this set, by format and number. One row to a line.
+#[rustfmt::skip]
 pub(super) const TABLE: &[Row] = &[
     row(Format::Sop1, 0x000, "s_mov_b32", "b=b", Op::SMovB32),
     row(Format::Sop1, 0x001, "s_mov_b64", "q=q", Op::SMovB64),

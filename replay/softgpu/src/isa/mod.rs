@@ -12,6 +12,8 @@ pub(crate) mod shape;
 mod target;
 
 pub use decode::DecodeError;
+#[cfg(test)]
+pub(crate) use decode::Half;
 pub(crate) use decode::{Dpp, Inst, Mods, decode};
 pub(crate) use disasm::words_of;
 pub use disasm::{Line, disassemble};
@@ -23,7 +25,9 @@ pub use target::{Generation, Target};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IsaError {
     /// Code is not a whole number of dwords.
-    #[error("code of {len} bytes is not a whole number of dwords; pass the .text section unchanged")]
+    #[error(
+        "code of {len} bytes is not a whole number of dwords; pass the .text section unchanged"
+    )]
     Length {
         /// Bytes given.
         len: usize,
@@ -37,7 +41,9 @@ pub enum IsaError {
         max: usize,
     },
     /// Words that are no instruction of this target.
-    #[error("{target} at {address:#x}: words {words:08x?}: {reason}; the kernel uses an instruction outside `docs/isa-coverage.md`, or this is no code")]
+    #[error(
+        "{target} at {address:#x}: words {words:08x?}: {reason}; either this is no code, or the table of the target needs a row"
+    )]
     Instruction {
         /// The target whose table was used.
         target: Target,

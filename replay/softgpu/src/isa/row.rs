@@ -65,7 +65,14 @@ pub(super) const fn row(
     shape: &str,
     op: Op,
 ) -> Row {
-    Row { format, opcode, mnemonic, shape: Shape::parse(shape), op, scalar_float: false }
+    Row {
+        format,
+        opcode,
+        mnemonic,
+        shape: Shape::parse(shape),
+        op,
+        scalar_float: false,
+    }
 }
 
 /// A row of the targets that have scalar floating point.
@@ -76,7 +83,14 @@ pub(super) const fn scalar_float(
     shape: &str,
     op: Op,
 ) -> Row {
-    Row { format, opcode, mnemonic, shape: Shape::parse(shape), op, scalar_float: true }
+    Row {
+        format,
+        opcode,
+        mnemonic,
+        shape: Shape::parse(shape),
+        op,
+        scalar_float: true,
+    }
 }
 
 /// All rows of an instruction set.
@@ -138,7 +152,10 @@ mod tests {
     fn scalar_float_is_absent_on_gfx1100() {
         assert!(find(Target::Gfx1100, Format::Sop2, 64).is_none());
         for target in [Target::Gfx1151, Target::Gfx1201] {
-            assert_eq!(find(target, Format::Sop2, 64).unwrap().mnemonic, "s_add_f32");
+            assert_eq!(
+                find(target, Format::Sop2, 64).unwrap().mnemonic,
+                "s_add_f32"
+            );
         }
         assert!(find(Target::Gfx1201, Format::Sop2, 9999).is_none());
     }

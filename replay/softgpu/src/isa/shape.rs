@@ -94,7 +94,10 @@ impl Shape {
     /// Reads `"dst=sources"`; evaluated at compile time.
     pub(crate) const fn parse(text: &str) -> Self {
         let bytes = text.as_bytes();
-        let mut shape = Self { dst: Ty::None, src: [Ty::None; 3] };
+        let mut shape = Self {
+            dst: Ty::None,
+            src: [Ty::None; 3],
+        };
         let mut i = 0;
         if bytes[0] != b'=' {
             shape.dst = Ty::of(bytes[0]);

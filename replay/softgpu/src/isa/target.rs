@@ -84,7 +84,10 @@ impl Target {
 
     /// The target of an ELF header's `e_flags`; only the low byte (mach) is looked at.
     pub fn from_elf_mach(flags: u32) -> Option<Self> {
-        TARGETS.iter().find(|e| e.mach == flags & 0xff).map(|e| e.target)
+        TARGETS
+            .iter()
+            .find(|e| e.mach == flags & 0xff)
+            .map(|e| e.target)
     }
 
     /// The instruction set.

@@ -82,10 +82,19 @@ impl std::error::Error for MemoryFault {}
 
 impl fmt::Display for MemoryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, length, access, reason, nearest } = self;
+        let Self {
+            address,
+            length,
+            access,
+            reason,
+            nearest,
+        } = self;
         write!(f, "{access} of {length} bytes at {address:#x} ")?;
         let Some(n) = nearest else {
-            return write!(f, "with nothing allocated; allocate the buffer before it is used");
+            return write!(
+                f,
+                "with nothing allocated; allocate the buffer before it is used"
+            );
         };
         let name = &n.name;
         match reason {
@@ -116,7 +125,12 @@ impl fmt::Display for MemoryFault {
                         )?;
                     }
                     d if d < 0 => {
-                        write!(f, "is {} bytes before `{name}` ({} bytes)", d.unsigned_abs(), n.len)?;
+                        write!(
+                            f,
+                            "is {} bytes before `{name}` ({} bytes)",
+                            d.unsigned_abs(),
+                            n.len
+                        )?;
                     }
                     d => write!(f, "is {d} bytes past the end of `{name}` ({} bytes)", n.len)?,
                 }
@@ -150,7 +164,9 @@ pub enum AllocError {
         max: u64,
     },
     /// The host has no memory left.
-    #[error("`{name}`: the host has no {len} bytes left ({total} are allocated); free buffers or take a smaller model")]
+    #[error(
+        "`{name}`: the host has no {len} bytes left ({total} are allocated); free buffers or take a smaller model"
+    )]
     HostMemory {
         /// Name of the request.
         name: String,

@@ -17,8 +17,8 @@ mod view;
 
 pub use fault::{Access, AllocError, FaultReason, MemoryFault, Nearest};
 pub use image::Part;
-pub use view::View;
 pub(crate) use view::LastHit;
+pub use view::View;
 
 use backing::Backing;
 use std::collections::{BTreeMap, VecDeque};
@@ -151,11 +151,15 @@ impl AddressSpace {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table> {
-        self.table.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.table
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Table> {
-        self.table.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.table
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Allocates `len` bytes at a multiple of `align` (at least [`PAGE`]), filled with
@@ -170,25 +174,51 @@ impl AddressSpace {
         kind: Kind,
     ) -> Result<u64, AllocError> {
         if len == 0 || len > MAX_LEN {
-            return Err(AllocError::Size { name: name.to_owned(), len, max: MAX_LEN });
+            return Err(AllocError::Size {
+                name: name.to_owned(),
+                len,
+                max: MAX_LEN,
+            });
         }
         if !align.max(1).is_power_of_two() || align > MAX_ALIGN {
-            return Err(AllocError::Align { name: name.to_owned(), align, max: MAX_ALIGN });
+            return Err(AllocError::Align {
+                name: name.to_owned(),
+                align,
+                max: MAX_ALIGN,
+            });
         }
         let room = if kind == Kind::Code { CODE_ROOM } else { 0 };
-        let short = |total| AllocError::HostMemory { name: name.to_owned(), len, total };
+        let short = |total| AllocError::HostMemory {
+            name: name.to_owned(),
+            len,
+            total,
+        };
         let bytes = usize::try_from(len + room).map_err(|_| short(0))?;
         let align = align.max(PAGE) as usize;
         let Some(backing) = Backing::new(bytes, align, POISON_BYTE) else {
             return Err(short(self.total_bytes()));
         };
         let base = backing.address();
-        let info = AllocInfo { name: Arc::from(name), base, len, rights, kind };
+        let info = AllocInfo {
+            name: Arc::from(name),
+            base,
+            len,
+            rights,
+            kind,
+        };
         let mut table = self.write();
         let end = base + len;
-        table.freed.retain(|dead| dead.base >= end || dead.base + dead.len <= base);
+        table
+            .freed
+            .retain(|dead| dead.base >= end || dead.base + dead.len <= base);
         table.total += len;
-        table.live.insert(base, Allocation { info, backing: Arc::new(backing) });
+        table.live.insert(
+            base,
+            Allocation {
+                info,
+                backing: Arc::new(backing),
+            },
+        );
         table.changed();
         Ok(base)
     }
@@ -196,7 +226,10 @@ impl AddressSpace {
     /// Frees the allocation that begins at `base` and keeps its name for later messages.
     pub fn free(&self, base: u64) -> Result<(), AllocError> {
         let mut table = self.write();
-        let dead = table.live.remove(&base).ok_or(AllocError::NotABase { base })?;
+        let dead = table
+            .live
+            .remove(&base)
+            .ok_or(AllocError::NotABase { base })?;
         table.total -= dead.info.len;
         if table.freed.len() == TOMBSTONES {
             table.freed.pop_front();
@@ -209,7 +242,10 @@ impl AddressSpace {
     /// Gives the allocation that begins at `base` another name.
     pub fn rename(&self, base: u64, name: &str) -> Result<(), AllocError> {
         let mut table = self.write();
-        let found = table.live.get_mut(&base).ok_or(AllocError::NotABase { base })?;
+        let found = table
+            .live
+            .get_mut(&base)
+            .ok_or(AllocError::NotABase { base })?;
         found.info.name = Arc::from(name);
         Ok(())
     }
@@ -218,7 +254,10 @@ impl AddressSpace {
     /// and takes the write right away afterwards.
     pub fn set_rights(&self, base: u64, rights: Rights) -> Result<(), AllocError> {
         let mut table = self.write();
-        let found = table.live.get_mut(&base).ok_or(AllocError::NotABase { base })?;
+        let found = table
+            .live
+            .get_mut(&base)
+            .ok_or(AllocError::NotABase { base })?;
         found.info.rights = rights;
         table.changed();
         Ok(())
@@ -254,7 +293,10 @@ impl AddressSpace {
             return Arc::clone(view);
         }
         let spans = table.live.values().map(Allocation::span).collect();
-        let view = Arc::new(View { spans, epoch: table.epoch });
+        let view = Arc::new(View {
+            spans,
+            epoch: table.epoch,
+        });
         table.view = Some(Arc::clone(&view));
         view
     }
@@ -325,7 +367,9 @@ impl AddressSpace {
 
     /// Atomic store; `order` as for `AtomicU32::store` (acquire orders act as release).
     pub fn store_u32(&self, va: u64, value: u32, order: Ordering) -> Result<(), MemoryFault> {
-        self.with_u32(va, Access::Write, |cell| cell.store(value, for_store(order)))
+        self.with_u32(va, Access::Write, |cell| {
+            cell.store(value, for_store(order))
+        })
     }
 
     /// Atomic wrapping add; returns the value before.
@@ -340,7 +384,9 @@ impl AddressSpace {
 
     /// Atomic store; orders as in [`Self::store_u32`].
     pub fn store_u64(&self, va: u64, value: u64, order: Ordering) -> Result<(), MemoryFault> {
-        self.with_u64(va, Access::Write, |cell| cell.store(value, for_store(order)))
+        self.with_u64(va, Access::Write, |cell| {
+            cell.store(value, for_store(order))
+        })
     }
 
     /// Atomic wrapping add; returns the value before.
@@ -376,8 +422,15 @@ impl AddressSpace {
 
 impl Allocation {
     fn span(&self) -> Span {
-        let AllocInfo { base, len, rights, .. } = self.info;
-        Span { base, end: base + len, rights, _keep: Arc::clone(&self.backing) }
+        let AllocInfo {
+            base, len, rights, ..
+        } = self.info;
+        Span {
+            base,
+            end: base + len,
+            rights,
+            _keep: Arc::clone(&self.backing),
+        }
     }
 }
 
@@ -416,7 +469,11 @@ impl Table {
 
     /// Builds the fault; an out-of-bounds access that hits a tombstone becomes `Freed`.
     fn fault(&self, va: u64, length: u64, access: Access, reason: FaultReason) -> MemoryFault {
-        let dead = self.freed.iter().rev().find(|d| va >= d.base && va - d.base < d.len);
+        let dead = self
+            .freed
+            .iter()
+            .rev()
+            .find(|d| va >= d.base && va - d.base < d.len);
         let mut reason = reason;
         let nearest = match (dead, self.holding(va)) {
             (Some(d), None) => {
@@ -426,13 +483,30 @@ impl Table {
             (_, Some(found)) => Some(nearest(&found.info, va, false)),
             (None, None) => self.closest(va),
         };
-        MemoryFault { address: va, length, access, reason, nearest }
+        MemoryFault {
+            address: va,
+            length,
+            access,
+            reason,
+            nearest,
+        }
     }
 
     fn closest(&self, va: u64) -> Option<Nearest> {
-        let below = self.live.range(..=va).next_back().map(|(_, a)| nearest(&a.info, va, false));
-        let above = self.live.range(va..).next().map(|(_, a)| nearest(&a.info, va, false));
-        below.into_iter().chain(above).min_by_key(|n| n.distance.unsigned_abs())
+        let below = self
+            .live
+            .range(..=va)
+            .next_back()
+            .map(|(_, a)| nearest(&a.info, va, false));
+        let above = self
+            .live
+            .range(va..)
+            .next()
+            .map(|(_, a)| nearest(&a.info, va, false));
+        below
+            .into_iter()
+            .chain(above)
+            .min_by_key(|n| n.distance.unsigned_abs())
     }
 }
 
@@ -447,7 +521,13 @@ fn nearest(info: &AllocInfo, va: u64, freed: bool) -> Nearest {
     };
     // The first byte past the end is "0 bytes past"; report the allocation's end instead of inside.
     let distance = if va == end { 1 } else { distance };
-    Nearest { name: Arc::clone(&info.name), base: info.base, len: info.len, distance, freed }
+    Nearest {
+        name: Arc::clone(&info.name),
+        base: info.base,
+        len: info.len,
+        distance,
+        freed,
+    }
 }
 
 /// The host pointer of a guest address. Guest memory is exposed at allocation.

@@ -55,15 +55,27 @@ fn accesses_are_bounded() {
 #[test]
 fn rights_are_enforced() {
     let (memory, base) = space(16, Rights::READ);
-    assert_eq!(memory.write_bytes(base, &[1]).unwrap_err().reason, FaultReason::Rights);
     assert_eq!(
-        memory.fetch_add_u32(base, 1, Ordering::SeqCst).unwrap_err().reason,
+        memory.write_bytes(base, &[1]).unwrap_err().reason,
         FaultReason::Rights
     );
-    assert_eq!(memory.check(base, 4, Access::Execute).unwrap_err().reason, FaultReason::Rights);
+    assert_eq!(
+        memory
+            .fetch_add_u32(base, 1, Ordering::SeqCst)
+            .unwrap_err()
+            .reason,
+        FaultReason::Rights
+    );
+    assert_eq!(
+        memory.check(base, 4, Access::Execute).unwrap_err().reason,
+        FaultReason::Rights
+    );
     memory.set_rights(base, Rights::READ_WRITE).unwrap();
     memory.write_bytes(base, &[1]).unwrap();
-    assert_eq!(memory.check(base, 4, Access::HostRead).unwrap_err().reason, FaultReason::Rights);
+    assert_eq!(
+        memory.check(base, 4, Access::HostRead).unwrap_err().reason,
+        FaultReason::Rights
+    );
 }
 
 #[test]
@@ -75,8 +87,14 @@ fn freed_memory_is_named() {
     let fault = memory.check(base + 8, 4, Access::Read).unwrap_err();
     assert_eq!(fault.reason, FaultReason::Freed);
     assert!(fault.to_string().contains("`kv cache`") && fault.to_string().contains("freed"));
-    assert!(view.contains(base, 16, Access::Read), "a view keeps what it lists");
-    assert_eq!(memory.free(base).unwrap_err(), AllocError::NotABase { base });
+    assert!(
+        view.contains(base, 16, Access::Read),
+        "a view keeps what it lists"
+    );
+    assert_eq!(
+        memory.free(base).unwrap_err(),
+        AllocError::NotABase { base }
+    );
     assert_eq!(memory.total_bytes(), 0);
 }
 
@@ -84,9 +102,20 @@ fn freed_memory_is_named() {
 fn atomics_check_alignment_and_add() {
     let (memory, base) = space(16, Rights::READ_WRITE);
     memory.store_u64(base, 5, Ordering::Release).unwrap();
-    assert_eq!(memory.fetch_add_u64(base, u64::MAX, Ordering::AcqRel).unwrap(), 5);
+    assert_eq!(
+        memory
+            .fetch_add_u64(base, u64::MAX, Ordering::AcqRel)
+            .unwrap(),
+        5
+    );
     assert_eq!(memory.load_u64(base, Ordering::Acquire).unwrap(), 4);
-    assert_eq!(memory.load_u32(base + 2, Ordering::Acquire).unwrap_err().reason, FaultReason::Misaligned);
+    assert_eq!(
+        memory
+            .load_u32(base + 2, Ordering::Acquire)
+            .unwrap_err()
+            .reason,
+        FaultReason::Misaligned
+    );
     assert_eq!(memory.fetch_add_u32(base, 3, Ordering::Relaxed).unwrap(), 4);
     assert_eq!(memory.read_u32(base).unwrap(), 7);
 }
@@ -99,7 +128,13 @@ fn absurd_requests_are_refused() {
     assert!(matches!(ask(u64::MAX, 1), Err(AllocError::Size { .. })));
     assert!(matches!(ask(1, 3), Err(AllocError::Align { .. })));
     assert!(matches!(ask(1, 1 << 40), Err(AllocError::Align { .. })));
-    assert!(memory.check(0, 1, Access::Read).unwrap_err().to_string().contains("nothing allocated"));
+    assert!(
+        memory
+            .check(0, 1, Access::Read)
+            .unwrap_err()
+            .to_string()
+            .contains("nothing allocated")
+    );
 }
 
 #[test]
@@ -108,7 +143,10 @@ fn views_are_shared_until_something_changes() {
     let first = memory.view();
     assert!(std::sync::Arc::ptr_eq(&first, &memory.view()));
     memory.rename(base, "z").unwrap();
-    assert!(std::sync::Arc::ptr_eq(&first, &memory.view()), "a name is not part of a view");
+    assert!(
+        std::sync::Arc::ptr_eq(&first, &memory.view()),
+        "a name is not part of a view"
+    );
     let other = memory.alloc("w", 8, 1, Rights::READ, Kind::Host).unwrap();
     assert!(memory.view().epoch() > first.epoch());
     assert_eq!(memory.find(other + 7).unwrap().name.as_ref(), "w");

@@ -1,5 +1,10 @@
 //! Shared by the executor's tests: code objects of the repository, and their symbols.
-#![allow(dead_code, reason = "each test binary uses another part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "test support: each test binary uses another part, and failing loudly is the point"
+)]
 
 use object::{Object, ObjectSection, ObjectSymbol};
 use refrain_softgpu::exec::{Dispatch, ExecError, Program, RunConfig, RunStats, run_batch};
@@ -41,13 +46,24 @@ pub fn objects(target: Target) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for dir in [
         root().join("kernels/objects").join(target.name()),
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects").join(target.name()),
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/objects")
+            .join(target.name()),
     ] {
-        let Ok(entries) = std::fs::read_dir(dir) else { continue };
-        found.extend(entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|x| x == "co")));
+        let Ok(entries) = std::fs::read_dir(dir) else {
+            continue;
+        };
+        found.extend(
+            entries
+                .flatten()
+                .map(|e| e.path())
+                .filter(|p| p.extension().is_some_and(|x| x == "co")),
+        );
     }
     if let Ok(extra) = std::env::var("REFRAIN_EXTRA_OBJECTS") {
-        let Ok(entries) = std::fs::read_dir(extra) else { return found };
+        let Ok(entries) = std::fs::read_dir(extra) else {
+            return found;
+        };
         found.extend(entries.flatten().map(|e| e.path()).filter(|p| {
             p.extension().is_some_and(|x| x == "co") && p.to_string_lossy().contains(target.name())
         }));
@@ -70,7 +86,9 @@ pub fn parse(target: Target, bytes: &[u8]) -> Code {
     let (base, data) = (rodata.address(), rodata.data().unwrap());
     let mut kernels = BTreeMap::new();
     for symbol in elf.dynamic_symbols() {
-        let Some(name) = symbol.name().ok().and_then(|n| n.strip_suffix(".kd")) else { continue };
+        let Some(name) = symbol.name().ok().and_then(|n| n.strip_suffix(".kd")) else {
+            continue;
+        };
         let kd = &data[(symbol.address() - base) as usize..][..64];
         let u32_at = |i: usize| u32::from_le_bytes(kd[i..i + 4].try_into().unwrap());
         let offset = i64::from_le_bytes(kd[16..24].try_into().unwrap());
@@ -88,7 +106,12 @@ pub fn parse(target: Target, bytes: &[u8]) -> Code {
             },
         );
     }
-    Code { target, text_va: text.address(), text: text.data().unwrap().to_vec(), kernels }
+    Code {
+        target,
+        text_va: text.address(),
+        text: text.data().unwrap().to_vec(),
+        kernels,
+    }
 }
 
 /// A code object in an address space of its own, with buffers by name.
@@ -105,7 +128,7 @@ pub struct Args(pub Vec<u8>);
 
 impl Args {
     fn push(mut self, bytes: &[u8]) -> Self {
-        while self.0.len() % bytes.len() != 0 {
+        while !self.0.len().is_multiple_of(bytes.len()) {
             self.0.push(0);
         }
         self.0.extend_from_slice(bytes);
@@ -125,7 +148,11 @@ impl Args {
     }
 }
 
-pub const CONFIG: RunConfig = RunConfig { seed: 1, threads: 1, wave_budget: 50_000_000 };
+pub const CONFIG: RunConfig = RunConfig {
+    seed: 1,
+    threads: 1,
+    wave_budget: 50_000_000,
+};
 
 impl Gpu {
     pub fn new(target: Target, path: &Path) -> Self {
@@ -134,30 +161,56 @@ impl Gpu {
 
     /// The shipped object of a target.
     pub fn shipped(target: Target) -> Self {
-        Self::new(target, &root().join("kernels/objects").join(target.name()).join("refrain.co"))
+        Self::new(
+            target,
+            &root()
+                .join("kernels/objects")
+                .join(target.name())
+                .join("refrain.co"),
+        )
     }
 
     pub fn with(code: Code, baseline: bool) -> Self {
         let memory = AddressSpace::new();
         let va = memory
-            .alloc("code", code.text.len() as u64, 4096, Rights::READ_WRITE, Kind::Code)
+            .alloc(
+                "code",
+                code.text.len() as u64,
+                4096,
+                Rights::READ_WRITE,
+                Kind::Code,
+            )
             .unwrap();
         memory.write_bytes(va, &code.text).unwrap();
         memory.set_rights(va, Rights::CODE).unwrap();
-        let decode = if baseline { Program::decode_baseline } else { Program::decode };
+        let decode = if baseline {
+            Program::decode_baseline
+        } else {
+            Program::decode
+        };
         let program = Arc::new(decode(code.target, va, &code.text).unwrap());
-        Self { memory, code, program, config: CONFIG }
+        Self {
+            memory,
+            code,
+            program,
+            config: CONFIG,
+        }
     }
 
     pub fn buffer(&self, name: &str, bytes: &[u8]) -> u64 {
         let len = (bytes.len() as u64).max(4);
-        let va = self.memory.alloc(name, len, 256, Rights::READ_WRITE, Kind::Device).unwrap();
+        let va = self
+            .memory
+            .alloc(name, len, 256, Rights::READ_WRITE, Kind::Device)
+            .unwrap();
         self.memory.write_bytes(va, bytes).unwrap();
         va
     }
 
     pub fn empty(&self, name: &str, len: u64) -> u64 {
-        self.memory.alloc(name, len, 256, Rights::READ_WRITE, Kind::Device).unwrap()
+        self.memory
+            .alloc(name, len, 256, Rights::READ_WRITE, Kind::Device)
+            .unwrap()
     }
 
     pub fn f32s(&self, name: &str, values: &[f32]) -> u64 {
@@ -171,11 +224,16 @@ impl Gpu {
     pub fn read_u32s(&self, va: u64, n: usize) -> Vec<u32> {
         let mut out = vec![0; 4 * n];
         self.memory.read_bytes(va, &mut out).unwrap();
-        out.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect()
+        out.chunks_exact(4)
+            .map(|c| u32::from_le_bytes(c.try_into().unwrap()))
+            .collect()
     }
 
     pub fn read_f32s(&self, va: u64, n: usize) -> Vec<f32> {
-        self.read_u32s(va, n).into_iter().map(f32::from_bits).collect()
+        self.read_u32s(va, n)
+            .into_iter()
+            .map(f32::from_bits)
+            .collect()
     }
 
     pub fn dispatch(&self, kernel: &str, groups: u32, block: u32, args: &Args) -> Dispatch {
@@ -189,13 +247,31 @@ impl Gpu {
         group_size: [u32; 3],
         args: &Args,
     ) -> Dispatch {
-        let k = *self.code.kernels.get(kernel).unwrap_or_else(|| panic!("no kernel {kernel}"));
-        assert_eq!(k.properties & 0x7f, 8, "only the kernarg pointer is expected");
-        assert_eq!(args.0.len() as u32, k.kernarg_bytes, "arguments of {kernel}");
+        let k = *self
+            .code
+            .kernels
+            .get(kernel)
+            .unwrap_or_else(|| panic!("no kernel {kernel}"));
+        assert_eq!(
+            k.properties & 0x7f,
+            8,
+            "only the kernarg pointer is expected"
+        );
+        assert_eq!(
+            args.0.len() as u32,
+            k.kernarg_bytes,
+            "arguments of {kernel}"
+        );
         // LLVM widens argument loads up to the segment's alignment, so a segment is whole 16 bytes.
         let kernarg = self
             .memory
-            .alloc("kernarg", args.0.len().next_multiple_of(16) as u64, 64, Rights::READ_WRITE, Kind::Kernarg)
+            .alloc(
+                "kernarg",
+                args.0.len().next_multiple_of(16) as u64,
+                64,
+                Rights::READ_WRITE,
+                Kind::Kernarg,
+            )
             .unwrap();
         self.memory.write_bytes(kernarg, &args.0).unwrap();
         self.memory.set_rights(kernarg, Rights::READ).unwrap();
@@ -220,7 +296,8 @@ impl Gpu {
 
     pub fn run(&self, kernel: &str, groups: u32, block: u32, args: &Args) -> RunStats {
         let d = self.dispatch(kernel, groups, block, args);
-        self.go(&[d]).unwrap_or_else(|e| panic!("{}: {e}", self.code.target))
+        self.go(&[d])
+            .unwrap_or_else(|e| panic!("{}: {e}", self.code.target))
     }
 
     pub fn go(&self, batch: &[Dispatch]) -> Result<RunStats, ExecError> {

@@ -7,12 +7,15 @@ mod plan;
 mod record;
 pub mod run;
 
-use crate::cli::{Command, CompileArgs, DeviceArgs};
+use crate::cli::{Command, CompileArgs, DeviceArgs, KvArg};
+use crate::exit::CliError;
 use crate::output;
 use anyhow::Context;
 use refrain_planner::CompileOptions;
+use refrain_planner::durable;
 use refrain_planner::machine::Machine;
 use refrain_replay::{OpenedDevice, SoftOptions};
+use std::path::Path;
 
 /// Runs one command.
 ///
@@ -39,7 +42,8 @@ fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
     let opened =
         OpenedDevice::open(args.device, soft).with_context(|| format!("device {}", args.device))?;
     if let Some(note) = &opened.note {
-        output::note(note);
+        output::note(first_clauses(note));
+        tracing::info!("{note}");
     }
     Ok(opened)
 }
@@ -51,7 +55,28 @@ fn machine(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
 fn compile_options(args: &CompileArgs) -> CompileOptions {
     CompileOptions {
         context: args.context,
-        kv_dtype: args.kv.dtype(),
+        kv_dtype: args.kv.unwrap_or(KvArg::F32).dtype(),
         ..Default::default()
+    }
+}
+
+/// What was taken and the bare reason; the whole text, with its remedies, is for `-v`.
+fn first_clauses(note: &str) -> &str {
+    note.match_indices(": ")
+        .nth(2)
+        .map_or(note, |(at, _)| &note[..at])
+}
+
+/// Refuses an output that is one of the inputs.
+fn not_an_input(output: &Path, inputs: &[&Path]) -> Result<(), CliError> {
+    match inputs
+        .iter()
+        .find(|input| durable::same_file(output, input))
+    {
+        None => Ok(()),
+        Some(_) => Err(CliError::Usage(format!(
+            "{} is an input of this command; give another name with -o",
+            output.display()
+        ))),
     }
 }

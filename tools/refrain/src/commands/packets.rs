@@ -140,6 +140,7 @@ fn lowered(args: &PacketArgs, path: &Path) -> anyhow::Result<(CheckedPlan, Kerne
         return Err(CliError::Usage(text).into());
     }
     if let Some(file) = &args.raw {
+        super::not_an_input(file, &[path])?;
         let words = lowered.encoded().words.iter();
         let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
         durable::write(file, &bytes)?;

@@ -7,6 +7,7 @@ use refrain_planner::{compile, durable};
 use refrain_replay::DeviceSpec;
 
 pub(super) fn run(args: &PlanArgs) -> anyhow::Result<()> {
+    super::not_an_input(&args.output, &[&args.model])?;
     let machine = super::machine(&args.compile, DeviceSpec::DEFAULT_SOFT.name())?;
     let source = input::open_model(&args.model)?;
     let plan = compile(&source, &machine, &super::compile_options(&args.compile))

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod devices;
+mod edges;
 mod main_job;
 mod packets;
 mod support;

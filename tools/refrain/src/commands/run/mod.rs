@@ -8,16 +8,18 @@ mod report;
 
 use crate::cli::{Format, RetainArg, RunArgs};
 use crate::exit::CliError;
-use crate::{input, output};
+use crate::input::{self, Kind};
+use crate::output;
 use anyhow::Context;
 use printer::Printer;
+use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::gguf::GgufFile;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{compile, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
-use refrain_replay::{OpenedDevice, Route, Session, SessionOptions, Verification};
-use report::Outcome;
+use refrain_replay::{OpenedDevice, Retain, Session, SessionOptions, Verification};
+use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,16 +33,20 @@ struct Loaded {
 }
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    if args.verify && args.retain == Some(RetainArg::None) {
-        let text = "--verify compares eager and retained runs; leave out --retain none";
-        return Err(CliError::Usage(text.to_owned()).into());
-    }
+    contradictions(args)?;
     // Inputs are judged before a device is opened, except that a model's default machine is the device's.
-    let planned = input::is_plan(&args.model)?;
-    let source = if planned {
-        None
-    } else {
-        Some(input::open_model(&args.model)?)
+    let source = match input::kind(&args.model)? {
+        Kind::Plan => None,
+        Kind::Other => Some(input::open_model(&args.model)?),
+        Kind::Tape => {
+            let (path, takes) = (args.model.display().to_string(), "a model or a plan");
+            return Err(CliError::Kind {
+                path,
+                found: "tape",
+                takes,
+            }
+            .into());
+        }
     };
     let opened = super::open_device(&args.device)?;
     let loaded = load(args, source, &opened)?;
@@ -48,16 +54,49 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
     let options = SessionOptions {
-        retain: RetainArg::retain(args.retain),
+        // What is to be verified must be retained: falling back would verify nothing.
+        retain: if args.verify {
+            Retain::Whole
+        } else {
+            RetainArg::retain(args.retain)
+        },
         transport: args.transport.transport(),
         in_flight: args.in_flight,
         ..SessionOptions::default()
     };
-    let mut session = Session::new(opened, &loaded.plan, &source, &EmbeddedObjects, options)?;
+    let device = opened.spec;
+    let session = Session::new(opened, &loaded.plan, &source, &EmbeddedObjects, options);
+    let mut session = match session {
+        Ok(session) => session,
+        Err(error) => {
+            if let (Format::Json, Some(refusal)) = (args.format, error.refusal()) {
+                let report = report::refused(&loaded.plan, device, &refusal);
+                output::result(&(serde_json::to_string(&report)? + "\n"))?;
+            }
+            return Err(error.into());
+        }
+    };
     if let Some(refusal) = session.refusal() {
         output::note(&format!("not replayed: {refusal}"));
     }
     decode(args, &loaded, &mut session, &prompt)
+}
+
+fn contradictions(args: &RunArgs) -> Result<(), CliError> {
+    let text = match args {
+        RunArgs {
+            verify: true,
+            retain: Some(RetainArg::None),
+            ..
+        } => "--verify compares eager and retained runs; leave out --retain none",
+        RunArgs {
+            verify: true,
+            tokens: 0,
+            ..
+        } => "--verify with -n 0 would compare nothing; ask for at least one token",
+        _ => return Ok(()),
+    };
+    Err(CliError::Usage(text.to_owned()))
 }
 
 fn decode(
@@ -66,11 +105,10 @@ fn decode(
     session: &mut Session,
     prompt: &[u32],
 ) -> anyhow::Result<()> {
-    let mut printer = Printer::new(args, loaded.tokenizer.as_ref());
+    let mut printer = Printer::new(args, loaded.tokenizer.as_ref(), session.cancel_handle());
     printer.prompt(args);
-    let verify = args.verify && session.route() == Route::Retained;
     let mut on_token = |token| printer.token(token);
-    let (generation, verification) = if verify {
+    let (generation, verification) = if args.verify {
         let result = session.verify(prompt, args.tokens, &mut on_token)?;
         (result.generation.clone(), Some(result))
     } else {
@@ -85,27 +123,32 @@ fn decode(
         session.sample_eager(prompt, EAGER_SAMPLE)?;
     }
     let verified = verification.as_ref().map(Verification::verified);
-    let report = report::report(
-        &loaded.plan,
-        session,
-        Outcome {
-            generation,
-            text,
-            verified,
-            state,
-        },
-    );
+    let outcome = Outcome {
+        generation,
+        text,
+        verified,
+        state,
+    };
+    let report = report::report(&loaded.plan, session, outcome);
     match args.format {
         Format::Json => output::result(&(serde_json::to_string(&report)? + "\n"))?,
         Format::Text => report::summary(&report),
     }
-    match verification {
-        Some(found) if !found.verified() => {
-            let difference = found.difference.map(|difference| difference.to_string());
-            Err(CliError::Differs(difference.unwrap_or_else(|| "the tokens".to_owned())).into())
-        }
-        _ => Ok(()),
+    judge(&report, verification)
+}
+
+/// What makes a finished run a failure.
+fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<()> {
+    if let Some(found) = verification.filter(|found| !found.verified()) {
+        let difference = found.difference.map(|difference| difference.to_string());
+        let difference = difference.unwrap_or_else(|| "the tokens".to_owned());
+        return Err(CliError::Differs(difference).into());
     }
+    if report.stop == Some(StopReason::NotFinite.name()) {
+        let tokens = report.tokens.len();
+        return Err(CliError::NotFinite { tokens }.into());
+    }
+    Ok(())
 }
 
 fn load(args: &RunArgs, source: Option<GgufFile>, opened: &OpenedDevice) -> anyhow::Result<Loaded> {
@@ -139,6 +182,7 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
     let flag = match &args.compile {
         compile if compile.machine.is_some() => "machine",
         compile if compile.context.is_some() => "context",
+        compile if compile.kv.is_some() => "kv",
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
@@ -198,4 +242,47 @@ fn prompt(
         )));
     }
     Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+    use super::report::tests::finished;
+    use crate::exit::{Exit, code_of};
+    use refrain_recorder::Difference;
+    use refrain_replay::{Generation, Verification};
+
+    fn verification(same_tokens: bool, difference: Option<Difference>) -> Verification {
+        let generation = Generation {
+            tokens: vec![1],
+            stop: None,
+        };
+        Verification {
+            generation,
+            same_tokens,
+            difference,
+            cancelled: false,
+        }
+    }
+
+    #[test]
+    fn a_run_that_did_not_verify_is_a_failure_with_its_own_code() {
+        let differs = Difference {
+            buffer: "kv.k.0".into(),
+            offset: 7,
+            first: 1,
+            second: 2,
+        };
+        let report = finished(None);
+        assert!(judge(&report, None).is_ok());
+        assert!(judge(&report, Some(verification(true, None))).is_ok());
+        for found in [verification(false, None), verification(true, Some(differs))] {
+            let error = judge(&report, Some(found)).unwrap_err();
+            assert_eq!(code_of(&error), Exit::Differs);
+        }
+        assert_eq!(
+            code_of(&judge(&finished(Some("not_finite")), None).unwrap_err()),
+            Exit::Data
+        );
+    }
 }

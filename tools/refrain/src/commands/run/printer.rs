@@ -3,6 +3,8 @@
 use crate::cli::{Format, RunArgs};
 use crate::output;
 use refrain_planner::tokenizer::{StreamDecoder, Tokenizer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Streams text, or collects it for the JSON object.
 pub(super) struct Printer<'a> {
@@ -10,25 +12,37 @@ pub(super) struct Printer<'a> {
     text: String,
     stream: bool,
     error: Option<anyhow::Error>,
+    /// Set when nobody reads stdout any more, so that decoding stops.
+    cancel: Arc<AtomicBool>,
 }
 
 impl<'a> Printer<'a> {
-    pub(super) fn new(args: &RunArgs, tokenizer: Option<&'a Tokenizer>) -> Self {
+    pub(super) fn new(
+        args: &RunArgs,
+        tokenizer: Option<&'a Tokenizer>,
+        cancel: Arc<AtomicBool>,
+    ) -> Self {
         let decoder = tokenizer.map(StreamDecoder::new);
         Self {
             decoder,
             text: String::new(),
             stream: args.format == Format::Text,
             error: None,
+            cancel,
         }
     }
 
     fn say(&mut self, text: &str) {
-        if self.stream
-            && self.error.is_none()
-            && let Err(error) = output::result(text)
-        {
-            self.error = Some(error.into());
+        if !self.stream || self.error.is_some() {
+            return;
+        }
+        match output::stream(text) {
+            Ok(true) => {}
+            Ok(false) => self.cancel.store(true, Ordering::Relaxed),
+            Err(error) => {
+                self.cancel.store(true, Ordering::Relaxed);
+                self.error = Some(error.into());
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use crate::output;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
-use refrain_replay::{Generation, Session};
+use refrain_replay::{DeviceSpec, Generation, Refusal, Session};
 use serde::Serialize;
 
 /// The JSON object of a run.
@@ -123,6 +123,40 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
     }
 }
 
+/// The report of a run that was refused before its first token.
+pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal) -> Report {
+    let mut symbols: Vec<_> = plan.kernels.iter().map(|kernel| &kernel.symbol).collect();
+    symbols.sort();
+    symbols.dedup();
+    Report {
+        schema: "refrain.run.v1",
+        tokens: Vec::new(),
+        text: None,
+        stop: None,
+        device: device.to_string(),
+        transport: None,
+        plan_id: hex(plan.id()),
+        sequence_hash: plan.identity().sequence.to_string(),
+        launches_per_token: plan.steps.len(),
+        unique_kernels: symbols.len(),
+        dwords: 0,
+        replayed_tokens: 0,
+        eager_tokens: 0,
+        refusals: vec![RefusalRow {
+            code: refusal.code.to_string(),
+            count: 1,
+        }],
+        verified: None,
+        state: None,
+        host_us_per_token: HostTimes {
+            eager: None,
+            retained: None,
+        },
+        tok_s: 0.0,
+        proof: "none",
+    }
+}
+
 /// The report in words, on stderr.
 pub(super) fn summary(report: &Report) {
     let soft = report.device.starts_with("soft:");
@@ -178,4 +212,68 @@ pub(super) fn summary(report: &Report) {
         ),
     ];
     output::note(&lines.join("\n"));
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{HostTimes, Report};
+
+    /// A report of a run that ended for a reason.
+    pub(crate) fn finished(stop: Option<&'static str>) -> Report {
+        Report {
+            schema: "refrain.run.v1",
+            tokens: vec![1],
+            text: None,
+            stop,
+            device: "soft:gfx1201".into(),
+            transport: None,
+            plan_id: String::new(),
+            sequence_hash: String::new(),
+            launches_per_token: 0,
+            unique_kernels: 0,
+            dwords: 0,
+            replayed_tokens: 0,
+            eager_tokens: 0,
+            refusals: Vec::new(),
+            verified: None,
+            state: None,
+            host_us_per_token: HostTimes {
+                eager: None,
+                retained: None,
+            },
+            tok_s: 0.0,
+            proof: "none",
+        }
+    }
+
+    /// The object's keys, in order: a consumer may rely on all of them being there.
+    #[test]
+    fn the_schema_names_every_key() {
+        let json = serde_json::to_string(&finished(None)).unwrap();
+        let mut at = 0;
+        for key in [
+            "schema",
+            "tokens",
+            "text",
+            "stop",
+            "device",
+            "transport",
+            "plan_id",
+            "sequence_hash",
+            "launches_per_token",
+            "unique_kernels",
+            "dwords",
+            "replayed_tokens",
+            "eager_tokens",
+            "refusals",
+            "verified",
+            "state",
+            "host_us_per_token",
+            "tok_s",
+            "proof",
+        ] {
+            let found = json[at..].find(&format!("\"{key}\":"));
+            at += found.unwrap_or_else(|| panic!("{key} is missing after byte {at} of {json}"));
+        }
+    }
 }

@@ -1,0 +1,75 @@
+//! A token that cannot finish: the deadline's error names it, and nothing is replayed after it.
+
+#[path = "../../tests/common/mod.rs"]
+mod common;
+
+use super::{ReplayError, Replayer};
+use crate::session::{Retain, Route, Session, SessionError, SessionOptions};
+use common::{PROMPT, device, plan, source};
+use refrain_device::Signal;
+use refrain_kernels::Target;
+use refrain_lower::Transport;
+use refrain_packet::aql::encode::barrier;
+use refrain_packet::aql::{Barrier, Header, PacketType};
+use refrain_recorder::EmbeddedObjects;
+use std::time::Duration;
+
+fn replay_error(result: Result<(), SessionError>) -> ReplayError {
+    match result.unwrap_err() {
+        SessionError::Replay(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+/// Puts a packet before the next token that waits for `signal` to fall to 0.
+fn stall(replayer: &Replayer, signal: &Signal) {
+    let body = Barrier {
+        dep_signal: [signal.handle(), 0, 0, 0, 0],
+        ..Barrier::default()
+    };
+    let header = Header::system(PacketType::BarrierAnd);
+    let packet = barrier(header, &body).unwrap();
+    replayer.queue.submit(&[packet.bytes()]).unwrap();
+}
+
+#[test]
+fn a_missed_deadline_names_token_and_packets_and_poisons() {
+    let plan = plan(Target::Gfx1201, 64);
+    let wait = Duration::from_millis(20);
+    for transport in Transport::ALL {
+        let options = SessionOptions {
+            retain: Retain::Whole,
+            transport,
+            deadline: wait,
+            ..SessionOptions::default()
+        };
+        let opened = device(Target::Gfx1201);
+        let never = Signal::new(&opened.device, 1).unwrap();
+        let mut session =
+            Session::new(opened, &plan, &source(), &EmbeddedObjects, options).unwrap();
+        session.start(&PROMPT, 8).unwrap();
+        stall(session.replayer().unwrap(), &never);
+        let error = replay_error(session.advance(Route::Retained, 1, &mut |_| {}));
+        let ReplayError::Deadline {
+            token,
+            deadline,
+            taken,
+            packets,
+            ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!((*token, *taken, *deadline), (0, 0, wait));
+        let expected = match transport {
+            Transport::Aql => plan.steps.len() as u64,
+            Transport::Pm4 => 1,
+        };
+        assert!((expected..=expected + 1).contains(packets), "{error}");
+        let again = replay_error(session.advance(Route::Retained, 1, &mut |_| {}));
+        assert!(matches!(&again, ReplayError::Poisoned { reason } if *reason == error.to_string()));
+        // The queue goes before the signal that its first packet waits for.
+        drop(session);
+        assert_eq!(never.load(), 1);
+    }
+}
