@@ -62,10 +62,10 @@ codes! {
         page "A pointer that resolves to no buffer of the plan has no declared size, so neither its bounds nor its effects can be checked, and it may dangle at replay.";
     RingDiffers 6 "the packets in the ring differ from the observed launches"
         remedy "Report it with the message: something between the launch call and the queue changed a packet."
-        page "The software GPU logs each AQL packet as fetched. The log is decoded and must hold exactly the launches that were observed at the function table, byte for byte.";
+        page "The software GPU logs each AQL packet as fetched. The log is decoded once the device is idle and must hold exactly the launches that were observed at the function table: kernel, grid, block, LDS bytes and kernargs byte for byte, each with the barrier bit and fences that keep a stream in order.";
     RecordingUnfinished 7 "the recording is unfinished or damaged"
         remedy "Record again; `refrain record` leaves a finished file or none."
-        page "A tape file ends with a digest over everything before it. A file that stops early, has bytes after its end or fails its digest is never mistaken for a recording that finished. Too few positions or executors count as unfinished too.";
+        page "A tape file ends with a digest over everything before it. A file that stops early, has bytes after its end or fails its digest is never mistaken for a recording that finished. Too few positions or executors count as unfinished too, and so does a position that not every executor recorded.";
     OtherPlan 8 "the recording belongs to another plan"
         remedy "Record this plan."
         page "A tape names the sequence digest of its plan: steps, grids, kernarg layout and code objects. Another digest means other launches.";
@@ -77,7 +77,7 @@ codes! {
         page "Machine code, descriptor words and cache controls belong to one instruction set. A plan for another target is refused before the device is touched.";
     ModelDiffers 11 "the model file is not the one that was planned"
         remedy "Plan this file, or restore the one that was planned."
-        page "The plan holds the length of the model file and a digest of every tensor; each is checked while weights are uploaded.";
+        page "The plan holds the length of the model file, a digest of its metadata and tensor table, and a digest of every tensor. Length and metadata are checked before anything is allocated, tensors while they are uploaded.";
     MemoryShort 12 "the plan does not fit the device's memory"
         remedy "Plan a shorter context or a smaller model."
         page "All buffers of a plan are allocated before the first token, and no fallback to other memory is tried. The message gives the bytes needed and present.";

@@ -125,7 +125,7 @@ pub struct Verification {
     pub same_tokens: bool,
     /// The first byte in which any buffer differs (first eager, second retained).
     pub difference: Option<Difference>,
-    /// Whether the retained run was cancelled, so that nothing was verified.
+    /// Whether either run was cancelled, so that nothing was verified.
     pub cancelled: bool,
 }
 
@@ -534,6 +534,7 @@ impl Session {
         self.idle()?;
         self.scrub()?;
         let eager = self.run_beside(prompt, generate)?;
+        let cancelled = self.cancelled;
         let expected = self.snapshot()?;
         self.scrub()?;
         let generation = self.run(Route::Retained, prompt, generate, on_token)?;
@@ -543,7 +544,7 @@ impl Session {
             generation,
             same_tokens,
             difference,
-            cancelled: self.cancelled,
+            cancelled: cancelled || self.cancelled,
         })
     }
 

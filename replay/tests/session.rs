@@ -392,12 +392,12 @@ fn a_cancelled_text_hands_out_nothing_more_and_leaves_the_session_usable() {
         (Transport::Pm4, 3),
     ] {
         let mut session = session(&plan, transport, in_flight);
-        let whole = session.generate(&PROMPT, 40, &mut |_| {}).unwrap();
+        let whole = session.generate(&PROMPT, 16, &mut |_| {}).unwrap();
         let steps = session.counters().replayed_tokens;
         let cancel = session.cancel_handle();
         let mut seen = 0;
         let text = session
-            .generate(&PROMPT, 40, &mut |_| {
+            .generate(&PROMPT, 16, &mut |_| {
                 seen += 1;
                 cancel.store(seen == 3, Ordering::Relaxed);
             })
@@ -413,12 +413,19 @@ fn a_cancelled_text_hands_out_nothing_more_and_leaves_the_session_usable() {
         );
         // While it is set nothing runs; cleared, a cancelled text stays ended.
         cancel.store(true, Ordering::Relaxed);
-        let none = session.generate(&PROMPT, 40, &mut |_| {}).unwrap();
+        let none = session.generate(&PROMPT, 16, &mut |_| {}).unwrap();
         assert!(none.tokens.is_empty() && session.cancelled());
         cancel.store(false, Ordering::Relaxed);
         session.advance(Route::Retained, 9, &mut |_| {}).unwrap();
         assert_eq!(session.counters().replayed_tokens, steps + more);
-        let again = session.verify(&PROMPT, 40, &mut |_| {}).unwrap();
+        // A verification that is cancelled verified nothing.
+        let half = session
+            .verify(&PROMPT, 16, &mut |_| cancel.store(true, Ordering::Relaxed))
+            .unwrap();
+        assert!(half.cancelled && !half.verified());
+        cancel.store(false, Ordering::Relaxed);
+        let again = session.verify(&PROMPT, 16, &mut |_| {}).unwrap();
+        assert!(!again.cancelled);
         assert!(again.verified(), "{again:?}");
         assert_eq!(again.generation, whole);
     }

@@ -1,4 +1,10 @@
 //! The host path of a replayed token allocates nothing: reserve, body, publish, doorbell, signal.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step of a test is a failed test"
+)]
 
 mod common;
 

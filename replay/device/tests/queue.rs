@@ -1,4 +1,10 @@
 //! The AQL queue over the software GPU: order of publication, wrap-around, room, deadlines, errors.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step of a test is a failed test"
+)]
 
 mod common;
 
@@ -31,7 +37,6 @@ thread_local! {
     static RING: Cell<usize> = const { Cell::new(0) };
 }
 
-#[expect(clippy::too_many_arguments, reason = "the signature is HSA's")]
 unsafe extern "C" fn spying_create(
     agent: HsaAgent,
     packets: u32,

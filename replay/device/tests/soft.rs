@@ -1,4 +1,10 @@
 //! A device on the software GPU: memory, streams, modules, launches, observers, lifetimes, threads.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step of a test is a failed test"
+)]
 
 mod common;
 
@@ -359,7 +365,9 @@ fn refused_launches_name_the_kernel_and_the_numbers() {
     let work = KvWrite::new(&device, Target::Gfx1201, 0, 0);
     let function = work.module.function("kv_write_f32").unwrap();
     let stream = device.stream();
-    let cases: [([u32; 3], [u32; 3], u32, usize, u32, &str); 6] = [
+    /// Grid, block, LDS bytes, kernarg bytes, status, words of the message.
+    type Case = ([u32; 3], [u32; 3], u32, usize, u32, &'static str);
+    let cases: [Case; 6] = [
         (
             [0, 1, 1],
             [256, 1, 1],
