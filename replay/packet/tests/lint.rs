@@ -1,4 +1,4 @@
-//! Every rule has one case that triggers it and one near miss that does not.
+//! The table of cases: every rule has one that triggers it and one near miss that does not.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -5,6 +5,7 @@
 
 mod support;
 
+use refrain_softgpu::exec::{RunConfig, run_batch};
 use refrain_softgpu::isa::Target;
 use std::path::Path;
 use support::{Args, Gpu, Random};
@@ -319,5 +320,33 @@ fn atomics_count_every_item() {
             (4u64 * 255 * 128) << 20
         );
         gpu.read_u32s(counters, 8)
+    });
+}
+
+#[test]
+fn no_wave_passes_a_barrier_before_all_have_reached_it() {
+    on_all_targets(|gpu| {
+        let mut all = Vec::new();
+        for seed in 0..30 {
+            let out = gpu.empty("out", 128);
+            let d = gpu.dispatch("phases", 1, 256, &Args::default().ptr(out));
+            let config = RunConfig {
+                seed,
+                ..support::CONFIG
+            };
+            run_batch(&gpu.memory, &[d], &config).unwrap();
+            let got = gpu.read_u32s(out, 32);
+            for (i, count) in got.iter().enumerate() {
+                assert_eq!(
+                    *count as usize,
+                    8 * (i / 8 + 1),
+                    "phase {} wave {}",
+                    i / 8,
+                    i % 8
+                );
+            }
+            all.extend(got);
+        }
+        all
     });
 }

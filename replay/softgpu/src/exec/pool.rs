@@ -1,26 +1,26 @@
-//! Threads that help with a batch. Waking a sleeping thread costs tens of microseconds and a token
-//! has a hundred batches, so helpers look for the next batch for a short while before they sleep,
-//! and a batch that is finished before a helper arrives does not wait for it.
+//! Threads that work on a batch beside its owner (its mates). Waking a sleeping thread costs tens of microseconds and a token
+//! has a hundred batches, so mates look for the next batch for a short while before they sleep,
+//! and a batch that is finished before a mate arrives does not wait for it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::Thread;
 
-/// Turns of the look-out before a helper sleeps: about 100 microseconds (a `pause` is 40 to 140
+/// Turns of the look-out before a mate sleeps: about 100 microseconds (a `pause` is 40 to 140
 /// cycles).
 const PATIENCE: u32 = 4_000;
 
-/// Most helpers that are ever started.
-const MAX_HELPERS: usize = 255;
+/// Most mates that are ever started.
+const MAX_MATES: usize = 255;
 
-/// `gate`: [63:32] number of the batch, [31] open, [15:0] helpers inside.
+/// `gate`: [63:32] number of the batch, [31] open, [15:0] mates inside.
 const OPEN: u64 = 1 << 31;
 const INSIDE: u64 = 0xffff;
 
 /// A function that several threads execute at once, and its argument.
 struct Pool {
     gate: AtomicU64,
-    /// Address of the current batch's `Task`; valid while a helper is inside the gate.
+    /// Address of the current batch's `Task`; valid while a mate is inside the gate.
     task: AtomicUsize,
     /// Helpers with a lower number than this may enter.
     wanted: AtomicUsize,
@@ -28,7 +28,7 @@ struct Pool {
     owner: Mutex<Vec<Thread>>,
 }
 
-/// What helpers call.
+/// What mates call.
 type Task<'a> = dyn Fn() + Sync + 'a;
 
 fn pool() -> &'static Pool {
@@ -41,14 +41,14 @@ fn pool() -> &'static Pool {
     })
 }
 
-/// Calls `task` on this thread and on up to `threads - 1` helpers at once; returns when all calls
+/// Calls `task` on this thread and on up to `threads - 1` mates at once; returns when all calls
 /// have returned. `task` must cope with being called any number of times from 1 to `threads`.
-/// When another batch has the helpers, only this thread calls it.
+/// When another batch has the mates, only this thread calls it.
 pub(super) fn run(threads: usize, task: &Task<'_>) {
-    let helpers = threads.saturating_sub(1).min(MAX_HELPERS);
+    let mates = threads.saturating_sub(1).min(MAX_MATES);
     let pool = pool();
     let owner = match pool.owner.try_lock() {
-        _ if helpers == 0 => None,
+        _ if mates == 0 => None,
         Ok(guard) => Some(guard),
         Err(std::sync::TryLockError::Poisoned(p)) => Some(p.into_inner()),
         Err(std::sync::TryLockError::WouldBlock) => None,
@@ -57,7 +57,7 @@ pub(super) fn run(threads: usize, task: &Task<'_>) {
         task();
         return;
     };
-    while known.len() < helpers {
+    while known.len() < mates {
         let number = known.len();
         let started = std::thread::Builder::new()
             .name(format!("softgpu-{number}"))
@@ -73,13 +73,13 @@ pub(super) fn run(threads: usize, task: &Task<'_>) {
         std::ptr::from_ref(boxed).expose_provenance(),
         Ordering::Relaxed,
     );
-    pool.wanted.store(helpers, Ordering::Relaxed);
+    pool.wanted.store(mates, Ordering::Relaxed);
     let number = (pool.gate.load(Ordering::Relaxed) >> 32).wrapping_add(1);
     pool.gate.store(number << 32 | OPEN, Ordering::Release);
-    for helper in known.iter().take(helpers) {
-        helper.unpark();
+    for mate in known.iter().take(mates) {
+        mate.unpark();
     }
-    // Closes the gate even if `task` panics, so that no helper outlives the borrow.
+    // Closes the gate even if `task` panics, so that no mate outlives the borrow.
     let close = Close { pool };
     task();
     drop(close);
@@ -103,7 +103,7 @@ impl Drop for Close<'_> {
     }
 }
 
-/// Life of helper `number`.
+/// Life of mate `number`.
 fn help(number: usize) {
     let pool = pool();
     let mut seen = 0;
@@ -134,8 +134,8 @@ fn help(number: usize) {
         seen = gate >> 32;
         let address = pool.task.load(Ordering::Relaxed);
         // SAFETY: the owner stored the address of a live reference before it opened the gate, and
-        // does not return before every helper that entered has left. `wanted` and `task` belong to
-        // this batch, because a new one cannot open while a helper is inside.
+        // does not return before every mate that entered has left. `wanted` and `task` belong to
+        // this batch, because a new one cannot open while a mate is inside.
         let task: &Task<'_> =
             unsafe { &**std::ptr::with_exposed_provenance::<*const Task<'static>>(address) };
         // A panicking task must not leave the owner waiting for ever.

@@ -178,3 +178,18 @@ KERNEL(256) atomics(u32 *counters, u32 *most, u64 *wide, float *sum) {
   __hip_atomic_fetch_add(wide, (u64)item() << 20, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
   __hip_atomic_fetch_add(sum, 1.0f, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
+
+// Every wave counts, all wait, every wave reads the count, all wait: four times over.
+KERNEL(256) phases(u32 *out) {
+  SHARED u32 count;
+  if (item() == 0) count = 0;
+  barrier();
+  for (u32 phase = 0; phase < 4; phase++) {
+    if ((item() & 31) == 0) {
+      __hip_atomic_fetch_add(&count, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+    }
+    barrier();
+    if ((item() & 31) == 0) out[phase * 8 + (item() >> 5)] = count;
+    barrier();
+  }
+}

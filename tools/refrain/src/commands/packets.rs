@@ -73,10 +73,7 @@ pub(super) fn lint(args: &PacketArgs) -> anyhow::Result<()> {
 }
 
 fn in_words(report: &Report) -> Result<String, std::fmt::Error> {
-    let mut text = String::new();
-    for finding in &report.findings {
-        writeln!(text, "{finding}")?;
-    }
+    let mut text = report.to_string();
     writeln!(
         text,
         "{} rules judged ({} of them without some clauses), {} not judged; {} errors, {} hazards, {} warnings",
@@ -87,22 +84,6 @@ fn in_words(report: &Report) -> Result<String, std::fmt::Error> {
         report.count(Severity::Hazard),
         report.count(Severity::Warning)
     )?;
-    for (rule, part) in &report.partly_checked {
-        writeln!(
-            text,
-            "judged in part: {} ({} unknown)",
-            rule.row().id,
-            part.name()
-        )?;
-    }
-    for (rule, part) in &report.not_checked {
-        writeln!(
-            text,
-            "not judged: {} ({} unknown)",
-            rule.row().id,
-            part.name()
-        )?;
-    }
     Ok(text)
 }
 
