@@ -322,7 +322,9 @@ fn random_metadata_notes_never_panic() {
         let mut refused = 0;
         for round in 0..rounds {
             let note: Vec<u8> = match round % 3 {
-                0 => (0..random.next(96)).map(|_| random.next(256) as u8).collect(),
+                0 => (0..random.next(96))
+                    .map(|_| random.next(256) as u8)
+                    .collect(),
                 // Markers of maps, lists and long strings, so that depth and lengths are reached.
                 1 => (0..random.next(96))
                     .map(|_| 0x80 | random.next(128) as u8)
@@ -339,6 +341,9 @@ fn random_metadata_notes_never_panic() {
             };
             refused += usize::from(super::metadata::parse(&note).is_err());
         }
-        assert!(refused * 2 > rounds, "only {refused} of {rounds} notes were refused");
+        assert!(
+            refused * 2 > rounds,
+            "only {refused} of {rounds} notes were refused"
+        );
     }
 }
