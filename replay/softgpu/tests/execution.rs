@@ -100,6 +100,26 @@ fn barriers_complete_among_the_waves_that_are_left() {
 }
 
 #[test]
+fn counts_are_architectural() {
+    // s_nop counts, a VOPD counts once, and a branch into a run of no-ops counts only the rest.
+    let dual = [0xc8d0_1506, 0x0408_0107];
+    let nop = 0xbf80_0000;
+    let cases = [
+        (vec![nop, nop, 0x7e02_0281, nop, nop, nop, ENDPGM], 7),
+        (vec![dual[0], dual[1], nop, ENDPGM], 3),
+        (vec![0xbfa0_0002, nop, nop, nop, nop, ENDPGM], 4),
+        (vec![0x7e02_0281, nop, 0xbfa0_0000, nop, ENDPGM], 5),
+    ];
+    for target in Target::ALL {
+        for (words, want) in &cases {
+            let d = dispatch(&program(target, words), 3);
+            let stats = run_batch(&AddressSpace::new(), &[d], &CONFIG).unwrap();
+            assert_eq!(stats.instructions, 3 * want, "{target} {words:08x?}");
+        }
+    }
+}
+
+#[test]
 fn bad_words_matter_only_when_reached() {
     for target in Target::ALL {
         let good = dispatch(&program(target, &[ENDPGM, 0xffff_ffff]), 1);
