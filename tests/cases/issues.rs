@@ -24,11 +24,29 @@ fn issue_rocm_systems_10713_the_kernarg_area_is_fixed() {
         let mut session = session(&repository(AUSTEN), on(transport)).unwrap();
         let arena =
             |session: &refrain_replay::Session| session.replayer().unwrap().arena_bytes().unwrap();
+        // One allocation by name, and none of any kind that comes with the tokens.
+        let allocations = |session: &refrain_replay::Session| {
+            let gpu = session.opened().soft.clone().unwrap();
+            let names: Vec<String> = gpu
+                .memory()
+                .allocations()
+                .iter()
+                .map(|info| info.name.to_string())
+                .collect();
+            names
+        };
+        let held = allocations(&session);
+        assert_eq!(
+            held.iter().filter(|name| *name == "kernargs").count(),
+            1,
+            "{held:?}"
+        );
         let before = arena(&session);
         assert!(before.len() >= session.instance().plan().steps.len() * 24);
         session.generate(&[41, 84, 365], 40, &mut |_| {}).unwrap();
         session.generate(&[500], 40, &mut |_| {}).unwrap();
         assert_eq!(arena(&session), before, "{transport}");
+        assert_eq!(allocations(&session), held, "{transport}");
     }
 }
 

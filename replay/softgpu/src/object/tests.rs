@@ -313,8 +313,8 @@ fn random_metadata_notes_never_panic() {
     } else {
         5_000
     };
-    for target in [Target::Gfx1100, Target::Gfx1201] {
-        let object = probe(target);
+    for target in [Target::Gfx1100, Target::Gfx1151, Target::Gfx1201] {
+        let object = catalog(target);
         let parsed = super::elf::parse(&object, target.elf_mach() as u8, target.name()).unwrap();
         let good = &object[parsed.note];
         assert!(!super::metadata::parse(good).unwrap().kernels.is_empty());
