@@ -1103,3 +1103,28 @@ fn waits_are_weighed_against_the_value_that_was_written() {
         .collect();
     assert_eq!(subjects, ["FUNCTION"]);
 }
+
+#[test]
+fn a_wait_in_front_of_a_write_is_judged_with_the_write() {
+    let redundant = |report: &Report| {
+        let mut rows = report.findings.iter();
+        rows.any(|row| row.rule == Rule::H08 && row.subject == "wait")
+    };
+    let mut w = World::new(T);
+    w.nodes[2].reads[0] = Region::new(DATA + BUFFER * 100, 0);
+    assert!(redundant(&w.lint_alone()));
+    let at = w.nth(op::DISPATCH_DIRECT, 2);
+    w.insert(at, &[0xC003_3700, 5 << 8 | 1 << 20, LO, HI, 1]);
+    assert!(!redundant(&w.lint_alone()));
+}
+
+#[test]
+fn launches_without_a_node_are_not_called_redundant() {
+    let mut w = World::new(T);
+    w.nodes[2].reads[0] = Region::new(DATA + BUFFER * 100, 0);
+    assert!(w.lint_alone().has(Rule::H08));
+    w.nodes.truncate(2);
+    let report = w.lint_alone();
+    let rows = report.findings.iter().filter(|row| row.rule == Rule::H08);
+    assert_eq!(rows.collect::<Vec<_>>(), [] as [&Finding; 0]);
+}

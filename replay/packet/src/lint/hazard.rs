@@ -401,6 +401,8 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
         return;
     };
     let war = sink.cx.target.capability().war_needs_acquire.value;
+    // Launches that no node describes may need anything.
+    let described = nodes.len() >= walk.snapshots.len();
     // A wait is needed when a dispatch of its left epoch meets one of its right epoch.
     let mut left = 0;
     let mut seen = 0;
@@ -420,7 +422,7 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                     .iter()
                     .take_while(|row| !row.1.is_wait())
                     .any(|row| matches!(row.1, Step::Write(_)));
-                if !writes && !meet(nodes, left, seen, seen + right) {
+                if described && !writes && !meet(nodes, left, seen, seen + right) {
                     let (severity, place) = (Severity::Warning, Place::Dword(*dword));
                     let expected = "a hazard across it";
                     sink.add_as(severity, Rule::H08, place, "wait", "no hazard", expected);
@@ -435,7 +437,8 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
                 sink.add_as(severity, Rule::H08, place, "GCR_CNTL", found, expected);
             }
             Step::Acquire(word) if word & INVALIDATES != 0 => {
-                if !walk.writes.is_empty() || stale_later(nodes, covered, left, seen, war) {
+                let needed = || stale_later(nodes, covered, left, seen, war);
+                if !described || !walk.writes.is_empty() || needed() {
                     covered = left.max(covered);
                     continue;
                 }
@@ -460,9 +463,8 @@ fn redundant(walk: &Walk, nodes: &[Node], sink: &mut Sink<'_, '_>) {
 /// of them being covered before: one that reads what they wrote, or, where writers that reuse a
 /// buffer need it, writes what they read.
 fn stale_later(nodes: &[Node], covered: usize, waited: usize, next: usize, war: bool) -> bool {
-    let (Some(before), Some(later)) = (nodes.get(covered..waited), nodes.get(next..)) else {
-        return true;
-    };
+    let before = nodes.get(covered..waited).unwrap_or_default();
+    let later = nodes.get(next..).unwrap_or_default();
     // Most invalidates serve the next launch, so the search ends soon.
     later.iter().any(|node| {
         before.iter().any(|row| {
@@ -474,9 +476,8 @@ fn stale_later(nodes: &[Node], covered: usize, waited: usize, next: usize, war: 
 
 /// True when a node of `[a, b)` conflicts with one of `[b, c)`.
 fn meet(nodes: &[Node], a: usize, b: usize, c: usize) -> bool {
-    let (Some(left), Some(right)) = (nodes.get(a..b), nodes.get(b..c)) else {
-        return true;
-    };
+    let left = nodes.get(a..b).unwrap_or_default();
+    let right = nodes.get(b..c).unwrap_or_default();
     left.iter()
         .any(|x| right.iter().any(|y| conflict(x, y).is_some()))
 }
