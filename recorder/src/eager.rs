@@ -5,6 +5,7 @@
 
 use crate::instance::{Instance, InstanceError};
 use refrain_device::{DeviceError, Function, Module, Stream};
+use refrain_planner::identity::hex;
 use refrain_planner::plan::{Digest, KernargError, StepBody};
 use std::sync::Arc;
 
@@ -211,7 +212,7 @@ fn load(instance: &Instance, objects: &dyn CodeObjects) -> Result<Vec<Function>,
                     objects
                         .get(&kernel.object)
                         .ok_or_else(|| EagerError::ObjectAbsent {
-                            digest: crate::hex(&kernel.object),
+                            digest: hex(&kernel.object),
                             symbol: kernel.symbol.clone(),
                         })?;
                 let loaded = Module::load(instance.device(), bytes).map_err(failed)?;

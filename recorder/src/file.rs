@@ -6,6 +6,7 @@
 
 use crate::tape::{Direction, Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
 use refrain_planner::durable;
+use refrain_planner::identity::hex;
 use refrain_planner::plan::Digest;
 use std::path::{Path, PathBuf};
 
@@ -109,10 +110,6 @@ fn file_digest(bytes: &[u8]) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(DOMAIN);
     hasher.update(bytes);
     *hasher.finalize().as_bytes()
-}
-
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads the bytes of a tape file; nothing is believed before length and digest agree.

@@ -27,8 +27,3 @@ pub use reconcile::{ReconcileError, Reconciled, reconcile};
 pub use record::{PacketTap, RecordError, Recorder, TappedPacket, record_positions};
 pub use source::{FileSource, SourceError, TensorSource};
 pub use tape::{Recording, Tape};
-
-/// Digits of a digest or of raw bytes.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

@@ -5,6 +5,7 @@
 
 use crate::expected::{Expectation, ExpectedLaunch};
 use crate::tape::{Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
+use refrain_planner::identity::hex;
 use refrain_planner::plan::Digest;
 
 /// Fewest distinct positions that a recording must cover, where the context has as many.
@@ -301,8 +302,8 @@ pub fn reconcile(
 ) -> Result<Reconciled, ReconcileError> {
     if recording.sequence != expectation.sequence {
         return Err(ReconcileError::OtherPlan {
-            expected: crate::hex(&expectation.sequence),
-            found: crate::hex(&recording.sequence),
+            expected: hex(&expectation.sequence),
+            found: hex(&recording.sequence),
         });
     }
     for tape in &recording.tapes {
@@ -508,11 +509,7 @@ impl Judge<'_> {
         let plan = &want.launch;
         let rows = [
             ("kernel", plan.symbol.clone(), have.symbol.clone()),
-            (
-                "code object",
-                crate::hex(&plan.object),
-                crate::hex(&have.object),
-            ),
+            ("code object", hex(&plan.object), hex(&have.object)),
             (
                 "grid",
                 format!("{:?}", plan.grid),
@@ -698,11 +695,7 @@ impl Judge<'_> {
                     want.packet_lds.to_string(),
                     have.lds.to_string(),
                 ),
-                (
-                    "kernarg",
-                    crate::hex(&plan.kernarg),
-                    crate::hex(&have.kernarg),
-                ),
+                ("kernarg", hex(&plan.kernarg), hex(&have.kernarg)),
                 (
                     "pointers",
                     format!("{:?}", plan.pointers),

@@ -4,6 +4,7 @@
 //! Parsing the file is the planner's work; here the plan already says where every tensor lies.
 
 use refrain_kernels::{CatalogError, relayout};
+use refrain_planner::identity::hex;
 use refrain_planner::plan::{Model, Tensor};
 use std::borrow::Cow;
 use std::fs::File;
@@ -237,8 +238,8 @@ pub fn check_header(source: &dyn TensorSource, model: &Model) -> Result<(), Sour
     Err(SourceError::Header {
         name: source.name(),
         bytes: model.header_bytes,
-        expected: crate::hex(&model.header_digest),
-        found: crate::hex(found.as_bytes()),
+        expected: hex(&model.header_digest),
+        found: hex(found.as_bytes()),
     })
 }
 
@@ -270,8 +271,8 @@ pub fn load_tensor<E: From<SourceError>>(
         return Err(SourceError::Digest {
             tensor: tensor.name.clone(),
             offset: tensor.file_offset,
-            expected: crate::hex(&tensor.digest),
-            found: crate::hex(found.as_bytes()),
+            expected: hex(&tensor.digest),
+            found: hex(found.as_bytes()),
         }
         .into());
     }

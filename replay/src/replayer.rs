@@ -10,7 +10,7 @@ use crate::lifecycle::StageError;
 use refrain_device::{Buffer, DeviceError, Executable, MemoryKind, Queue, Signal};
 use refrain_lower::{Addresses, Lowered, Transport};
 use refrain_packet::aql::encode::pm4_ib;
-use refrain_packet::aql::{Header, PacketType, Pm4Ib};
+use refrain_packet::aql::{Header, PacketType, Pm4Ib, packets_of_words};
 use refrain_planner::plan::Digest;
 use refrain_recorder::{CodeObjects, Instance};
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ impl Replayer {
             let words = lowered.bind(&addresses)?;
             let last = match lowered.transport() {
                 Transport::Aql => {
-                    packets = aql_packets(&words);
+                    packets = packets_of_words(&words);
                     packets.pop().unwrap_or([0; 64])
                 }
                 Transport::Pm4 => {
@@ -365,17 +365,6 @@ fn load(
         }
     }
     Ok((loaded.into_iter().map(|row| row.1).collect(), handles))
-}
-
-fn aql_packets(words: &[u32]) -> Vec<Packet> {
-    let packet = |chunk: &[u32]| {
-        let mut bytes = [0; 64];
-        for (slot, word) in bytes.chunks_exact_mut(4).zip(chunk) {
-            slot.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    };
-    words.chunks_exact(16).map(packet).collect()
 }
 
 fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {

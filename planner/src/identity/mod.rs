@@ -96,9 +96,9 @@ impl fmt::Debug for SequenceHash {
     }
 }
 
-/// A digest as lower-case hex.
-pub fn hex(digest: &Digest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+/// A digest or other bytes as lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Identity {

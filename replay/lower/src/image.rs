@@ -9,6 +9,7 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use refrain_kernels::Target;
 use refrain_packet::kd::{KernelDescriptor, KernelFacts, Refusal};
 use refrain_packet::target::Gfx;
+use refrain_planner::identity::hex;
 use refrain_planner::plan::{Digest, Kernel};
 use std::collections::BTreeMap;
 
@@ -229,10 +230,6 @@ pub const fn gfx(target: Target) -> Gfx {
         Target::Gfx1151 => Gfx::Gfx1151,
         Target::Gfx1201 => Gfx::Gfx1201,
     }
-}
-
-pub(crate) fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn parse(bytes: &[u8]) -> Result<BTreeMap<String, KernelImage>, String> {

@@ -6,7 +6,7 @@
 
 use crate::readback::{KERNARG_BASE, SIGNAL, object};
 use crate::{Addresses, Lowered, Transport};
-use refrain_packet::aql::{Header, PacketType};
+use refrain_packet::aql::{Header, PacketType, packets_of_words};
 use refrain_packet::launch::KernelImage;
 use refrain_packet::lint::{
     Allocation, Context, Holds, HostContract, IbInfo, KnownKernel, Node, QueueInfo, Range, Region,
@@ -46,10 +46,7 @@ pub fn lint(
 ) -> Result<Report, ResolveError> {
     in_context(plan, kernels, lowered, |words, context| {
         match lowered.transport {
-            Transport::Aql => {
-                let packets: Vec<[u8; 64]> = words.chunks_exact(16).map(packet).collect();
-                lint_ring(&packets, context)
-            }
+            Transport::Aql => lint_ring(&packets_of_words(words), context),
             Transport::Pm4 => lint_ib(words, context),
         }
     })
@@ -131,14 +128,6 @@ fn in_context<R>(
         },
     };
     Ok(judge(&words, &context))
-}
-
-fn packet(words: &[u32]) -> [u8; 64] {
-    let mut bytes = [0; 64];
-    for (slot, word) in bytes.chunks_exact_mut(4).zip(words) {
-        slot.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
 }
 
 impl World {

@@ -9,6 +9,19 @@ mod segment;
 
 pub use segment::{AqlPolicy, encode_segment, encode_vendor};
 
+/// The packets that little-endian words hold, 16 words each; words beyond the last whole packet are
+/// left out.
+pub fn packets_of_words(words: &[u32]) -> Vec<[u8; 64]> {
+    let packet = |chunk: &[u32; 16]| {
+        let mut bytes = [0; 64];
+        for (slot, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(chunk) {
+            *slot = word.to_le_bytes();
+        }
+        bytes
+    };
+    words.as_chunks().0.iter().map(packet).collect()
+}
+
 /// Packet type, header bits 7:0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

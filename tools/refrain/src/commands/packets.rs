@@ -7,6 +7,7 @@ use crate::cli::{Format, PacketArgs, SurfaceArg};
 use crate::exit::CliError;
 use crate::{input, output};
 use refrain_lower::{KernelImages, Lowered, Policy, Transport, kernel_images, lower};
+use refrain_packet::aql::packets_of_words;
 use refrain_packet::dump::{Dump, DumpContext, dump_ib, dump_packets};
 use refrain_packet::lint::{Context, Report, Severity, lint_ib, lint_ring};
 use refrain_packet::target::Gfx;
@@ -56,7 +57,7 @@ pub(super) fn lint(args: &PacketArgs) -> anyhow::Result<()> {
             let context = Context::bare(raw_target(args));
             match transport {
                 Transport::Pm4 => lint_ib(&words, &context),
-                Transport::Aql => lint_ring(&packets(&words), &context),
+                Transport::Aql => lint_ring(&packets_of_words(&words), &context),
             }
         }
         (None, None) => return Err(CliError::Usage("give a file or --plan".to_owned()).into()),
@@ -90,19 +91,8 @@ fn in_words(report: &Report) -> Result<String, std::fmt::Error> {
 fn of_words(transport: Transport, words: &[u32], context: &DumpContext<'_>) -> Dump {
     match transport {
         Transport::Pm4 => dump_ib(words, context),
-        Transport::Aql => dump_packets(&packets(words), context),
+        Transport::Aql => dump_packets(&packets_of_words(words), context),
     }
-}
-
-fn packets(words: &[u32]) -> Vec<[u8; 64]> {
-    let packet = |chunk: &[u32]| {
-        let mut bytes = [0; 64];
-        for (slot, word) in bytes.chunks_exact_mut(4).zip(chunk) {
-            slot.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    };
-    words.chunks_exact(16).map(packet).collect()
 }
 
 fn lowered(args: &PacketArgs, path: &Path) -> anyhow::Result<(CheckedPlan, KernelImages, Lowered)> {
