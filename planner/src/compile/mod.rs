@@ -26,6 +26,8 @@ pub struct CompileOptions {
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
+    /// Fusions that are switched off, by name ([`lowering::fusions`]).
+    pub no_fuse: Vec<String>,
 }
 
 impl Default for CompileOptions {
@@ -34,6 +36,7 @@ impl Default for CompileOptions {
             context: None,
             kv_dtype: Dtype::F32,
             ring_entries: DEFAULT_RING_ENTRIES,
+            no_fuse: Vec::new(),
         }
     }
 }
@@ -124,6 +127,7 @@ pub fn compile(
     let bound = arch::bind(header)?;
     // Not the file's name: renaming a model must not change its plan.
     let name = bound.name.clone().unwrap_or_else(|| "unnamed".to_owned());
+    let no_fuse = &options.no_fuse;
     let options = resolve(options, &bound, &name)?;
     let graph = graph::build(&bound)?;
     let rope = rope(source, &bound)?;
@@ -134,7 +138,7 @@ pub fn compile(
         tensors,
         kernels,
         steps,
-    } = lowering::lower(&bound, &graph, &options, target, &digests, rope)?;
+    } = lowering::lower(&bound, &graph, &options, target, &digests, rope, no_fuse)?;
     fits(&buffers, machine, &bound, &options)?;
     let schedule = schedule::build(&steps, target);
     let plan = Plan {

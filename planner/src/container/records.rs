@@ -29,6 +29,14 @@ record!(Geometry {
     context_max: u32,
     norm_eps: f32,
     rope_theta: f32,
+    conv_taps: u32,
+    state_heads: u32,
+    state_key_heads: u32,
+    state_dim: u32,
+    experts: u32,
+    experts_used: u32,
+    expert_ffn: u32,
+    shared_ffn: u32,
 });
 record!(Tensor {
     name: String,
@@ -55,6 +63,7 @@ choice!(BufferKind {
     5 => Control,
     6 => Prompt,
     7 => TokenRing,
+    8 => State,
 });
 record!(Buffer { name: String, kind: BufferKind, bytes: u64, align: u32, content: Vec<u8> });
 record!(Kernel {

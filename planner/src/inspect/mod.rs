@@ -88,6 +88,7 @@ const fn kind_name(kind: BufferKind) -> &'static str {
         BufferKind::Weights => "weights",
         BufferKind::Constant => "constant",
         BufferKind::Kv => "kv",
+        BufferKind::State => "state",
         BufferKind::Scratch => "scratch",
         BufferKind::Control => "control",
         BufferKind::Prompt => "prompt",

@@ -11,6 +11,7 @@ mod error;
 mod layout;
 mod rope;
 mod select;
+mod table;
 
 pub use effects::{Effects, WordRanges, declare, immediates, kind_matches};
 pub use error::LowerError;
@@ -18,7 +19,7 @@ pub use layout::{ALIGN, BufferIds};
 pub use rope::{factors as rope_factors, table as rope_table};
 
 use crate::arch::Bound;
-use crate::graph::{Graph, Node};
+use crate::graph::Graph;
 use crate::plan::{
     Buffer, BufferId, Digest, Kernel, KernelId, Launch, Options, Step, StepBody, Tensor,
 };
@@ -47,6 +48,7 @@ pub fn lower(
     target: Target,
     digests: &[Digest],
     rope: Vec<u8>,
+    no_fuse: &[String],
 ) -> Result<Lowered, LowerError> {
     let layout = layout::layout(bound, options, digests, rope)?;
     let layout::Layout {
@@ -62,6 +64,8 @@ pub fn lower(
         ids: &ids,
         values,
         target,
+        rope: graph.rope,
+        no_fuse,
     };
     let ranges = WordRanges {
         vocab: bound.geometry.vocab,
@@ -130,20 +134,16 @@ fn check_capacity(
     Ok(())
 }
 
-/// One launch per node, and the kernels they use, sorted by symbol.
+/// The launches in decode order, and the kernels they use, sorted by symbol.
 fn launches(
     graph: &Graph,
     tables: &select::Tables<'_>,
     ranges: &WordRanges,
 ) -> Result<(Vec<Step>, Vec<Kernel>), LowerError> {
-    let selected = graph
-        .nodes
-        .iter()
-        .map(|node| select::select(tables, node).map(|(row, args)| (node, row, args)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let selected = select::select(tables, graph)?;
     let rows: BTreeMap<&str, &KernelRow> = selected
         .iter()
-        .map(|(_, row, _)| (row.symbol, *row))
+        .map(|launch| (launch.row.symbol, launch.row))
         .collect();
     let position: BTreeMap<&str, KernelId> = rows
         .keys()
@@ -154,9 +154,15 @@ fn launches(
         .values()
         .map(|row| kernel(row, tables.target))
         .collect();
-    let step = |(node, row, args): (&Node, &'static KernelRow, Vec<_>)| {
+    let step = |selected: select::Selected| {
+        let select::Selected {
+            name,
+            layer,
+            row,
+            args,
+        } = selected;
         let shape = |source| LowerError::Shape {
-            step: node.name.clone(),
+            step: name.clone(),
             source,
         };
         let effects = declare(row, &args, ranges, tables.ids.control).map_err(shape)?;
@@ -171,8 +177,8 @@ fn launches(
             writes,
         };
         Ok(Step {
-            name: node.name.clone(),
-            layer: node.layer,
+            name,
+            layer,
             body: StepBody::Launch(launch),
         })
     };

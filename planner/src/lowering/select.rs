@@ -1,51 +1,15 @@
-//! Operations to kernels: what each operation asks of the catalog and which value each of the
-//! kernel's arguments gets.
+//! Operations to kernels: which rows of the table a step uses, and what their arguments are.
 //!
-//! Arguments are bound by name, so a kernel of the same operation that takes fewer or more of them
-//! needs no code here.
+//! Fusions are tried where they are not switched off and every kernel they need exists for the
+//! target, the types and the head size; an operation for which nothing exists is an error.
 
 use super::LowerError;
 use super::layout::BufferIds;
+use super::table::{FUSED, On, PLAIN, Row, Source};
 use crate::arch::RopeStyle;
-use crate::graph::{Node, Op, ValueId, WeightId};
+use crate::graph::{Graph, Node, ValueId};
 use crate::plan::{Arg, BufferId, Geometry, Options, Tensor};
 use refrain_kernels::{Dtype, KernelRow, Op as KernelOp, Target, catalog, code_object, find_op};
-
-/// A value for the kernel argument of that name.
-type Binding = (&'static str, Arg);
-
-/// The control block's base, which every kernel that reads words takes.
-const CONTROL: Binding = ("control", Arg::WordAddr { offset: 0 });
-
-const fn imm(name: &'static str, value: u32) -> Binding {
-    (name, Arg::Imm(value))
-}
-
-/// What a node asks for: operation, specialisation, and arguments by name.
-struct Request {
-    op: KernelOp,
-    dtype: Option<Dtype>,
-    head_dim: Option<u32>,
-    args: Vec<Binding>,
-}
-
-impl Request {
-    fn new(op: KernelOp, args: Vec<Binding>) -> Self {
-        Self {
-            op,
-            dtype: None,
-            head_dim: None,
-            args,
-        }
-    }
-
-    fn on(self, dtype: Dtype) -> Self {
-        Self {
-            dtype: Some(dtype),
-            ..self
-        }
-    }
-}
 
 /// Tables that arguments point into.
 pub(super) struct Tables<'a> {
@@ -56,288 +20,323 @@ pub(super) struct Tables<'a> {
     /// First buffer id of the values; value `v` is buffer `values + v`.
     pub values: BufferId,
     pub target: Target,
+    pub rope: RopeStyle,
+    /// Fusions that are switched off.
+    pub no_fuse: &'a [String],
 }
 
-/// Kernel and arguments, in the row's order, of a node.
-pub(super) fn select(
-    tables: &Tables<'_>,
-    node: &Node,
-) -> Result<(&'static KernelRow, Vec<Arg>), LowerError> {
-    let request = tables.request(node)?;
-    let step = || node.name.clone();
-    let row = find_op(request.op, request.dtype, request.head_dim)
-        .ok_or_else(|| tables.no_kernel(&node.name, &request))?;
-    if code_object(tables.target).kernel(row.symbol).is_none() {
-        let (symbol, target) = (row.symbol, tables.target);
-        return Err(LowerError::NotInObject {
-            step: step(),
-            symbol,
-            target,
+/// One launch to be.
+pub(super) struct Selected {
+    pub name: String,
+    pub layer: Option<u32>,
+    pub row: &'static KernelRow,
+    /// Arguments in the kernel's order.
+    pub args: Vec<Arg>,
+}
+
+/// Kernels and arguments of a run of operations between which no barrier lies.
+pub(super) fn select(tables: &Tables<'_>, graph: &Graph) -> Result<Vec<Selected>, LowerError> {
+    for name in tables.no_fuse {
+        if !FUSED.iter().any(|row| row.name == name) {
+            let known = FUSED.iter().map(|row| row.name).collect::<Vec<_>>();
+            return Err(LowerError::UnknownFusion {
+                found: name.clone(),
+                known: known.join(", "),
+            });
+        }
+    }
+    let last_reads = last_reads(graph);
+    let mut selected = Vec::with_capacity(graph.nodes.len());
+    let mut at = 0;
+    while let Some(rest) = graph.nodes.get(at..).filter(|rest| !rest.is_empty()) {
+        let fused = FUSED.iter().find_map(|row| {
+            let nodes = rest.get(..row.ops.len())?;
+            let window = Window {
+                tables,
+                graph,
+                row,
+                nodes,
+            };
+            let kernel = window.fits(at + nodes.len(), &last_reads)?;
+            Some((window, kernel))
         });
+        let (window, kernel) = match fused {
+            Some(found) => found,
+            None => {
+                let nodes = &rest[..1];
+                let row = plain(&nodes[0])?;
+                let window = Window {
+                    tables,
+                    graph,
+                    row,
+                    nodes,
+                };
+                let kernel = window.demand_kernel()?;
+                (window, kernel)
+            }
+        };
+        selected.push(window.launch(kernel)?);
+        at += window.nodes.len();
     }
-    let bind = |arg: &refrain_kernels::Arg| {
-        let found = request.args.iter().find(|(name, _)| *name == arg.name);
-        found
-            .map(|(_, value)| *value)
-            .ok_or_else(|| LowerError::UnknownArgument {
-                step: step(),
-                symbol: row.symbol,
-                arg: arg.name,
-            })
-    };
-    let args = row.args.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-    let imms = super::effects::immediates(&args);
-    row.check(&imms).map_err(|source| LowerError::Shape {
-        step: step(),
-        source,
-    })?;
-    Ok((row, args))
+    Ok(selected)
 }
 
-impl Tables<'_> {
-    fn request(&self, node: &Node) -> Result<Request, LowerError> {
-        match node.op {
-            Op::Embed { table, out } => {
-                let weight = self.tensor(table);
-                let args = vec![
-                    ("table", self.weight(table)),
-                    CONTROL,
-                    ("out", self.value(out)),
-                    imm("e", weight.cols),
-                    imm("rows", weight.rows),
-                ];
-                Ok(Request::new(KernelOp::Embed, args).on(weight.dtype))
-            }
-            Op::RmsNorm { x, weight, out } => {
-                self.demand_f32(node, KernelOp::RmsNorm, weight)?;
-                let args = vec![
-                    ("x", self.value(x)),
-                    ("w", self.weight(weight)),
-                    ("y", self.value(out)),
-                    imm("n", self.tensor(weight).cols),
-                    imm("eps", self.geometry.norm_eps.to_bits()),
-                ];
-                Ok(Request::new(KernelOp::RmsNorm, args))
-            }
-            Op::Gemv {
-                weight,
-                x,
-                residual,
-                out,
-            } => Ok(self.gemv(weight, x, residual, out)),
-            Op::QkNorm {
-                q,
-                k,
-                q_weight,
-                k_weight,
-            } => {
-                self.demand_f32(node, KernelOp::QkNorm, q_weight)?;
-                self.demand_f32(node, KernelOp::QkNorm, k_weight)?;
-                let mut args = vec![
-                    ("q", self.value(q)),
-                    ("k", self.value(k)),
-                    ("qw", self.weight(q_weight)),
-                    ("kw", self.weight(k_weight)),
-                    imm("eps", self.geometry.norm_eps.to_bits()),
-                ];
-                args.extend(self.heads());
-                Ok(Request::new(KernelOp::QkNorm, args))
-            }
-            _ => Ok(self.weightless(node)),
+/// The table's row for one operation.
+fn plain(node: &Node) -> Result<&'static Row, LowerError> {
+    let row = PLAIN.iter().find(|row| row.ops == [node.op]);
+    row.ok_or_else(|| LowerError::NoRow {
+        step: node.name.clone(),
+        op: format!("{:?}", node.op),
+    })
+}
+
+/// Position of the last operation that reads each value.
+fn last_reads(graph: &Graph) -> Vec<Option<usize>> {
+    let mut last = vec![None; graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        for value in &node.reads {
+            last[*value] = Some(index);
         }
     }
+    last
+}
 
-    fn gemv(
-        &self,
-        weight: WeightId,
-        x: ValueId,
-        residual: Option<ValueId>,
-        out: ValueId,
-    ) -> Request {
-        let tensor = self.tensor(weight);
-        let mut args = vec![
-            ("w", self.weight(weight)),
-            ("x", self.value(x)),
-            ("y", self.value(out)),
-            imm("r0", 0),
-            imm("r1", tensor.rows),
-            imm("k", tensor.cols),
-            imm("rows", tensor.rows),
-        ];
-        args.extend(residual.map(|value| ("residual", self.value(value))));
-        let op = if residual.is_some() {
-            KernelOp::GemvAdd
-        } else {
-            KernelOp::Gemv
-        };
-        Request::new(op, args).on(tensor.dtype)
-    }
+/// A row of the table laid over operations.
+struct Window<'a> {
+    tables: &'a Tables<'a>,
+    graph: &'a Graph,
+    row: &'static Row,
+    nodes: &'a [Node],
+}
 
-    /// Operations that read no weight.
-    fn weightless(&self, node: &Node) -> Request {
-        let g = self.geometry;
-        let layer = node.layer.unwrap_or_default();
-        match node.op {
-            Op::Rope { q, k, style } => {
-                let mut args = vec![
-                    ("q", self.value(q)),
-                    ("k", self.value(k)),
-                    (
-                        "table",
-                        Arg::Region {
-                            buffer: self.ids.rope,
-                            offset: 0,
-                        },
-                    ),
-                    CONTROL,
-                    imm("rot_dim", g.rope_dims),
-                    imm("interleaved", u32::from(style == RopeStyle::AdjacentPairs)),
-                ];
-                args.extend(self.heads());
-                Request::new(KernelOp::Rope, args)
-            }
-            Op::KvWrite { k, v } => {
-                let mut args = vec![("k", self.value(k)), ("v", self.value(v)), CONTROL];
-                args.extend(self.caches(layer));
-                args.push(imm("kv_dim", g.kv_heads.saturating_mul(g.head_dim)));
-                Request::new(KernelOp::KvWrite, args).on(self.options.kv_dtype)
-            }
-            Op::Attention { q, out } => {
-                let scale = (1.0 / libm::sqrt(f64::from(g.head_dim))) as f32;
-                let mut args = vec![("q", self.value(q)), ("out", self.value(out)), CONTROL];
-                args.extend(self.caches(layer));
-                args.extend(self.heads());
-                args.push(imm("scale", scale.to_bits()));
-                let request = Request::new(KernelOp::AttnDecode, args).on(self.options.kv_dtype);
-                Request {
-                    head_dim: Some(g.head_dim),
-                    ..request
-                }
-            }
-            Op::SiluMul { gate, up, out } => {
-                let args = vec![
-                    ("gate", self.value(gate)),
-                    ("up", self.value(up)),
-                    ("out", self.value(out)),
-                    imm("n", g.ffn),
-                ];
-                Request::new(KernelOp::SiluMul, args)
-            }
-            Op::Argmax { logits } => {
-                let args = vec![("logits", self.value(logits)), CONTROL, imm("n", g.vocab)];
-                Request::new(KernelOp::Argmax, args)
-            }
-            _ => {
-                let prompt = (
-                    "prompt",
-                    Arg::Region {
-                        buffer: self.ids.prompt,
-                        offset: 0,
-                    },
-                );
-                let ring = (
-                    "ring",
-                    Arg::Region {
-                        buffer: self.ids.ring,
-                        offset: 0,
-                    },
-                );
-                Request::new(KernelOp::Advance, vec![CONTROL, prompt, ring])
-            }
-        }
-    }
+/// The catalog's type, head size.
+type Specialisation = (Option<Dtype>, Option<u32>);
 
-    fn heads(&self) -> [Binding; 3] {
-        let g = self.geometry;
-        [
-            imm("heads", g.heads),
-            imm("kv_heads", g.kv_heads),
-            imm("head_dim", g.head_dim),
-        ]
-    }
-
-    fn tensor(&self, weight: WeightId) -> &Tensor {
-        &self.tensors[weight]
-    }
-
-    fn weight(&self, weight: WeightId) -> Arg {
-        let tensor = self.tensor(weight);
-        Arg::Region {
-            buffer: tensor.buffer,
-            offset: tensor.offset,
-        }
-    }
-
-    fn value(&self, value: ValueId) -> Arg {
-        Arg::Region {
-            buffer: self.values + value as BufferId,
-            offset: 0,
-        }
-    }
-
-    fn caches(&self, layer: u32) -> [Binding; 2] {
-        let (keys, values) = self.ids.kv[layer as usize];
-        [
-            (
-                "kcache",
-                Arg::Region {
-                    buffer: keys,
-                    offset: 0,
-                },
-            ),
-            (
-                "vcache",
-                Arg::Region {
-                    buffer: values,
-                    offset: 0,
-                },
-            ),
-        ]
-    }
-
-    /// Norm kernels read f32 weights only; the catalog does not specialise them on a type.
-    fn demand_f32(&self, node: &Node, op: KernelOp, weight: WeightId) -> Result<(), LowerError> {
-        let dtype = self.tensor(weight).dtype;
-        if dtype == Dtype::F32 {
-            return Ok(());
-        }
-        Err(LowerError::NoKernel {
-            step: node.name.clone(),
-            op: format!("{op:?}"),
-            wanted: format!("weight type {dtype}"),
-            target: self.target,
-            exists: Dtype::F32.to_string(),
-        })
-    }
-
-    fn no_kernel(&self, step: &str, request: &Request) -> LowerError {
-        let describe = |dtype: Option<Dtype>, head_dim: Option<u32>| {
-            let parts = [
-                dtype.map(|d| d.to_string()),
-                head_dim.map(|d| format!("head_dim {d}")),
-            ];
-            let text: Vec<String> = parts.into_iter().flatten().collect();
-            if text.is_empty() {
-                "any type".to_owned()
-            } else {
-                text.join(" ")
-            }
-        };
-        let exists = catalog()
+impl Window<'_> {
+    /// The kernel, if this fusion may stand for the operations up to `end`.
+    fn fits(&self, end: usize, last_reads: &[Option<usize>]) -> Option<&'static KernelRow> {
+        let same_ops = self
+            .nodes
             .iter()
-            .filter(|row| row.op == request.op)
-            .map(|row| describe(row.dtype, row.head_dim))
-            .collect::<Vec<_>>();
-        LowerError::NoKernel {
-            step: step.to_owned(),
-            op: format!("{:?}", request.op),
-            wanted: describe(request.dtype, request.head_dim),
-            target: self.target,
-            exists: if exists.is_empty() {
+            .map(|node| node.op)
+            .eq(self.row.ops.iter().copied());
+        let layer = self.nodes.first()?.layer;
+        let one_layer = self.nodes.iter().all(|node| node.layer == layer);
+        let enabled = !self.tables.no_fuse.iter().any(|name| name == self.row.name);
+        if !(same_ops && one_layer && enabled) {
+            return None;
+        }
+        let same = |(a, b): &(Source, Source)| self.value(*a) == self.value(*b);
+        if !self.row.same.iter().all(same) {
+            return None;
+        }
+        let lost = self
+            .row
+            .dead
+            .iter()
+            .filter_map(|source| self.value(*source));
+        let mut lost = lost.chain(self.unbound());
+        if lost.any(|value| last_reads[value].is_some_and(|reader| reader >= end)) {
+            return None;
+        }
+        if self.first_other_type().is_some() {
+            return None;
+        }
+        let (dtype, head_dim) = self.specialisation();
+        let kernel = find_op(self.row.kernel, dtype, head_dim)?;
+        code_object(self.tables.target).kernel(kernel.symbol)?;
+        let args = self.args(kernel).ok()?;
+        kernel.check(&super::effects::immediates(&args)).ok()?;
+        Some(kernel)
+    }
+
+    /// Values written by the operations that no argument takes.
+    fn unbound(&self) -> impl Iterator<Item = ValueId> {
+        let bound: Vec<_> = self
+            .row
+            .args
+            .iter()
+            .filter_map(|(_, s)| self.value(*s))
+            .collect();
+        let written = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.writes.iter().copied());
+        written.filter(move |value| !bound.contains(value))
+    }
+
+    /// The kernel of a single operation, or what is missing.
+    fn demand_kernel(&self) -> Result<&'static KernelRow, LowerError> {
+        if let Some(dtype) = self.first_other_type() {
+            let exists = Dtype::F32.to_string();
+            return Err(self.no_kernel(format!("weight type {dtype}"), exists));
+        }
+        let (dtype, head_dim) = self.specialisation();
+        let Some(row) = find_op(self.row.kernel, dtype, head_dim) else {
+            let exists = catalog().iter().filter(|row| row.op == self.row.kernel);
+            let exists: Vec<_> = exists
+                .map(|row| describe(row.dtype, row.head_dim))
+                .collect();
+            let exists = if exists.is_empty() {
                 "none".to_owned()
             } else {
                 exists.join(", ")
+            };
+            return Err(self.no_kernel(describe(dtype, head_dim), exists));
+        };
+        if code_object(self.tables.target).kernel(row.symbol).is_none() {
+            return Err(LowerError::NotInObject {
+                step: self.step(),
+                symbol: row.symbol,
+                target: self.tables.target,
+            });
+        }
+        Ok(row)
+    }
+
+    fn no_kernel(&self, wanted: String, exists: String) -> LowerError {
+        let op: KernelOp = self.row.kernel;
+        LowerError::NoKernel {
+            step: self.step(),
+            op: format!("{op:?}"),
+            wanted,
+            target: self.tables.target,
+            exists,
+        }
+    }
+
+    /// Name of the step: the operation's own, or the fusion's in its layer.
+    fn step(&self) -> String {
+        match self.nodes {
+            [node] => node.name.clone(),
+            _ => match self.nodes.first().and_then(|node| node.layer) {
+                Some(layer) => format!("blk.{layer}.{}", self.row.name),
+                None => self.row.name.to_owned(),
             },
         }
+    }
+
+    fn launch(&self, kernel: &'static KernelRow) -> Result<Selected, LowerError> {
+        let args = self.args(kernel)?;
+        let imms = super::effects::immediates(&args);
+        kernel.check(&imms).map_err(|source| LowerError::Shape {
+            step: self.step(),
+            source,
+        })?;
+        Ok(Selected {
+            name: self.step(),
+            layer: self.nodes.first().and_then(|node| node.layer),
+            row: kernel,
+            args,
+        })
+    }
+
+    /// Weight operands of the row with their tensors.
+    fn weights(&self) -> impl Iterator<Item = ((usize, usize), &Tensor)> {
+        self.row
+            .args
+            .iter()
+            .filter_map(|(_, source)| match *source {
+                Source::Weight(op, slot) => Some(((op, slot), self.tensor(op, slot)?)),
+                _ => None,
+            })
+    }
+
+    /// First weight type that the row does not take where it stands.
+    fn first_other_type(&self) -> Option<Dtype> {
+        let (specialised, _) = self.specialisation();
+        let other = |(place, tensor): ((usize, usize), &Tensor)| {
+            let wanted = match self.row.on {
+                On::Weights(places) if places.contains(&place) => specialised?,
+                _ => Dtype::F32,
+            };
+            (tensor.dtype != wanted).then_some(tensor.dtype)
+        };
+        self.weights().find_map(other)
+    }
+
+    fn specialisation(&self) -> Specialisation {
+        let cache = Some(self.tables.options.kv_dtype);
+        match self.row.on {
+            On::Nothing => (None, None),
+            On::Weights(places) => {
+                let first = places
+                    .first()
+                    .and_then(|(op, slot)| self.tensor(*op, *slot));
+                (first.map(|tensor| tensor.dtype), None)
+            }
+            On::Cache => (cache, None),
+            On::CacheAndHead => (cache, Some(self.tables.geometry.head_dim)),
+        }
+    }
+
+    fn args(&self, kernel: &'static KernelRow) -> Result<Vec<Arg>, LowerError> {
+        let bind = |arg: &refrain_kernels::Arg| {
+            let mut named = self.row.args.iter().filter(|(name, _)| *name == arg.name);
+            named
+                .find_map(|(_, source)| self.arg(*source))
+                .ok_or_else(|| LowerError::UnknownArgument {
+                    step: self.step(),
+                    symbol: kernel.symbol,
+                    arg: arg.name,
+                })
+        };
+        kernel.args.iter().map(bind).collect()
+    }
+
+    fn arg(&self, source: Source) -> Option<Arg> {
+        let region = |buffer| Some(Arg::Region { buffer, offset: 0 });
+        let (t, ids) = (self.tables, self.tables.ids);
+        let layer = || self.nodes.first()?.layer.map(|layer| layer as usize);
+        match source {
+            Source::In(..) | Source::Out(..) => region(t.values + self.value(source)? as BufferId),
+            Source::Weight(op, slot) => {
+                let Tensor { buffer, offset, .. } = *self.tensor(op, slot)?;
+                Some(Arg::Region { buffer, offset })
+            }
+            Source::Rows(op, slot) => Some(Arg::Imm(self.tensor(op, slot)?.rows)),
+            Source::Cols(op, slot) => Some(Arg::Imm(self.tensor(op, slot)?.cols)),
+            Source::Len(op, slot) => {
+                let value = self.value(Source::Out(op, slot))?;
+                Some(Arg::Imm(self.graph.values.get(value)?.len))
+            }
+            Source::Size(dim) => Some(Arg::Imm(dim.of(t.geometry))),
+            Source::Zero => Some(Arg::Imm(0)),
+            Source::Control => Some(Arg::WordAddr { offset: 0 }),
+            Source::Prompt => region(ids.prompt),
+            Source::Ring => region(ids.ring),
+            Source::Rotation => region(ids.rope),
+            Source::Interleaved => Some(Arg::Imm(u32::from(t.rope == RopeStyle::AdjacentPairs))),
+            Source::Eps => Some(Arg::Imm(t.geometry.norm_eps.to_bits())),
+            Source::Scale => {
+                let scale = 1.0 / libm::sqrt(f64::from(t.geometry.head_dim));
+                Some(Arg::Imm((scale as f32).to_bits()))
+            }
+            Source::Keys => region(*ids.state.get(layer()?)?.first()?),
+            Source::Values => region(*ids.state.get(layer()?)?.get(1)?),
+            Source::State(number) => region(*ids.state.get(layer()?)?.get(number)?),
+        }
+    }
+
+    fn value(&self, source: Source) -> Option<ValueId> {
+        match source {
+            Source::In(op, slot) => self.nodes.get(op)?.reads.get(slot).copied(),
+            Source::Out(op, slot) => self.nodes.get(op)?.writes.get(slot).copied(),
+            _ => None,
+        }
+    }
+
+    fn tensor(&self, op: usize, slot: usize) -> Option<&Tensor> {
+        let weight = self.nodes.get(op)?.weights.get(slot)?;
+        self.tables.tensors.get(*weight)
+    }
+}
+
+fn describe(dtype: Option<Dtype>, head_dim: Option<u32>) -> String {
+    match (dtype, head_dim) {
+        (None, None) => "any type".to_owned(),
+        (None, Some(dims)) => format!("head_dim {dims}"),
+        (Some(dtype), None) => dtype.to_string(),
+        (Some(dtype), Some(dims)) => format!("{dtype} head_dim {dims}"),
     }
 }

@@ -65,8 +65,8 @@ pub struct Model {
     pub tensors: Vec<Tensor>,
 }
 
-/// Shape of a dense decoder-only transformer.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Shape of a decoder. Counts of parts that a model has not are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Geometry {
     /// Transformer blocks.
     pub layers: u32,
@@ -78,7 +78,7 @@ pub struct Geometry {
     pub kv_heads: u32,
     /// Elements per head D.
     pub head_dim: u32,
-    /// Feed-forward width F.
+    /// Feed-forward width F of dense layers.
     pub ffn: u32,
     /// Vocabulary rows V.
     pub vocab: u32,
@@ -90,6 +90,22 @@ pub struct Geometry {
     pub norm_eps: f32,
     /// RoPE base theta.
     pub rope_theta: f32,
+    /// Columns of a causal convolution, this step's included.
+    pub conv_taps: u32,
+    /// Value heads of a linear-attention layer, each with a state of `state_dim` x `state_dim`.
+    pub state_heads: u32,
+    /// Query and key heads of a linear-attention layer.
+    pub state_key_heads: u32,
+    /// Elements per head of a linear-attention layer.
+    pub state_dim: u32,
+    /// Experts of a layer.
+    pub experts: u32,
+    /// Experts that one token uses.
+    pub experts_used: u32,
+    /// Feed-forward width of one expert.
+    pub expert_ffn: u32,
+    /// Feed-forward width of the shared expert.
+    pub shared_ffn: u32,
 }
 
 /// One weight tensor: where it lies in the file and where in device memory.
@@ -152,6 +168,9 @@ pub enum BufferKind {
     Constant,
     /// Keys or values of one layer, `[context][kv_dim]`.
     Kv,
+    /// What a layer keeps of all tokens so far in a size of its own: convolution columns or a
+    /// recurrent state. Zero before a text.
+    State,
     /// Activations; content is dead between tokens.
     Scratch,
     /// The control block of words (`refrain_kernels::WORDS`).

@@ -55,7 +55,6 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
         ("heads", g.heads),
         ("kv_heads", g.kv_heads),
         ("head_dim", g.head_dim),
-        ("ffn", g.ffn),
         ("vocab", g.vocab),
         ("rope_dims", g.rope_dims),
         ("context_max", g.context_max),
@@ -68,6 +67,13 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
                 format!("1 to {}", RingEntry::TOKEN_LIMIT),
             );
         }
+    }
+    if g.ffn.max(g.expert_ffn) == 0 {
+        return wrong(
+            "ffn",
+            "0".into(),
+            "above 0 in a model without experts".into(),
+        );
     }
     if !g.heads.is_multiple_of(g.kv_heads) {
         return wrong(

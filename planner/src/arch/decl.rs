@@ -1,0 +1,471 @@
+//! The vocabulary of declarations: lengths over the geometry, weights, values, operations.
+//!
+//! An operation here is the smallest piece of mathematics that some kernel can do by itself; which
+//! of them one launch takes together is `lowering::fuse`'s business.
+
+use crate::plan::Geometry;
+
+/// A length as an expression over the geometry, in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dim {
+    /// Residual stream width E.
+    Hidden,
+    /// Query heads x head_dim.
+    Query,
+    /// Queries with their gates, twice [`Dim::Query`].
+    GatedQuery,
+    /// Key/value heads x head_dim.
+    KeyValue,
+    /// Query heads H.
+    Heads,
+    /// Key/value heads K.
+    KeyValueHeads,
+    /// Elements per head D.
+    Head,
+    /// Feed-forward width F.
+    Ffn,
+    /// Vocabulary rows V.
+    Vocab,
+    /// Rotated elements per head.
+    RopeDims,
+    /// Rotated pairs per head, rope_dims / 2.
+    RopePairs,
+    /// Columns of a causal convolution, this step's included.
+    ConvTaps,
+    /// Input, gate and output channels of a short convolution, 3 E.
+    ShortConv,
+    /// Query and key heads of a linear-attention layer.
+    StateKeyHeads,
+    /// Value heads of a linear-attention layer.
+    StateHeads,
+    /// Elements per value head of a linear-attention layer.
+    StateHead,
+    /// Value heads x their elements.
+    StateValue,
+    /// Channels of a linear-attention layer's convolution: queries, keys and values.
+    StateMix,
+    /// Experts.
+    Experts,
+    /// Experts that one token uses.
+    ExpertsUsed,
+    /// Feed-forward width of one expert.
+    ExpertFfn,
+    /// Feed-forward widths of the experts that one token uses.
+    ExpertsUsedFfn,
+    /// Feed-forward width of the shared expert.
+    SharedFfn,
+    /// One row.
+    One,
+}
+
+impl Dim {
+    /// Value for a geometry; geometries are bounded so that no product leaves u32 ([`super::bind`]).
+    pub const fn of(self, geometry: &Geometry) -> u32 {
+        let g = geometry;
+        match self {
+            Self::Hidden => g.hidden,
+            Self::Query => g.heads.saturating_mul(g.head_dim),
+            Self::GatedQuery => g.heads.saturating_mul(g.head_dim).saturating_mul(2),
+            Self::KeyValue => g.kv_heads.saturating_mul(g.head_dim),
+            Self::Heads => g.heads,
+            Self::KeyValueHeads => g.kv_heads,
+            Self::Head => g.head_dim,
+            Self::Ffn => g.ffn,
+            Self::Vocab => g.vocab,
+            Self::RopeDims => g.rope_dims,
+            Self::RopePairs => g.rope_dims / 2,
+            Self::ConvTaps => g.conv_taps,
+            Self::ShortConv => g.hidden.saturating_mul(3),
+            Self::StateKeyHeads => g.state_key_heads,
+            Self::StateHeads => g.state_heads,
+            Self::StateHead => g.state_dim,
+            Self::StateValue => g.state_heads.saturating_mul(g.state_dim),
+            Self::StateMix => g
+                .state_key_heads
+                .saturating_mul(2)
+                .saturating_add(g.state_heads)
+                .saturating_mul(g.state_dim),
+            Self::Experts => g.experts,
+            Self::ExpertsUsed => g.experts_used,
+            Self::ExpertFfn => g.expert_ffn,
+            Self::ExpertsUsedFfn => g.experts_used.saturating_mul(g.expert_ffn),
+            Self::SharedFfn => g.shared_ffn,
+            Self::One => 1,
+        }
+    }
+
+    /// The expression as text, for messages.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Hidden => "embedding_length",
+            Self::Query => "head_count x key_length",
+            Self::GatedQuery => "2 x head_count x key_length",
+            Self::KeyValue => "head_count_kv x key_length",
+            Self::Heads => "head_count",
+            Self::KeyValueHeads => "head_count_kv",
+            Self::Head => "key_length",
+            Self::Ffn => "feed_forward_length",
+            Self::Vocab => "vocabulary size",
+            Self::RopeDims => "rope.dimension_count",
+            Self::RopePairs => "rope.dimension_count / 2",
+            Self::ConvTaps => "convolution columns",
+            Self::ShortConv => "3 x embedding_length",
+            Self::StateKeyHeads => "ssm.group_count",
+            Self::StateHeads => "ssm.time_step_rank",
+            Self::StateHead => "ssm.state_size",
+            Self::StateValue => "ssm.time_step_rank x ssm.state_size",
+            Self::StateMix => "(2 x ssm.group_count + ssm.time_step_rank) x ssm.state_size",
+            Self::Experts => "expert_count",
+            Self::ExpertsUsed => "expert_used_count",
+            Self::ExpertFfn => "expert_feed_forward_length",
+            Self::ExpertsUsedFfn => "expert_used_count x expert_feed_forward_length",
+            Self::SharedFfn => "expert_shared_feed_forward_length",
+            Self::One => "1",
+        }
+    }
+}
+
+/// A weight tensor of the declaration.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WeightDecl {
+    /// Name in a GGUF file; `{}` stands for the layer.
+    pub name: &'static str,
+    /// Matrices that lie one after the other; [`Dim::One`] for a single one.
+    pub stack: Dim,
+    /// Output rows of one matrix; [`Dim::One`] for a vector.
+    pub rows: Dim,
+    /// Contiguous elements per row.
+    pub cols: Dim,
+    /// Tensor that stands in when this one is absent (a tied head); `None` means it must be there.
+    pub tied_to: Option<&'static WeightDecl>,
+}
+
+impl WeightDecl {
+    /// A vector that must be there.
+    pub const fn vector(name: &'static str, len: Dim) -> Self {
+        Self::matrix(name, Dim::One, len)
+    }
+
+    /// A `[rows][cols]` matrix that must be there.
+    pub const fn matrix(name: &'static str, rows: Dim, cols: Dim) -> Self {
+        Self::stack(name, Dim::One, rows, cols)
+    }
+
+    /// `stack` matrices `[rows][cols]` that must be there.
+    pub const fn stack(name: &'static str, stack: Dim, rows: Dim, cols: Dim) -> Self {
+        Self {
+            name,
+            stack,
+            rows,
+            cols,
+            tied_to: None,
+        }
+    }
+
+    /// Name in the file, for a layer if it has one.
+    pub fn file_name(&self, layer: Option<u32>) -> String {
+        match layer {
+            Some(layer) => self.name.replace("{}", &layer.to_string()),
+            None => self.name.to_owned(),
+        }
+    }
+
+    /// The name without what says that it is a weight: the stem of step names.
+    pub fn stem(&self) -> &'static str {
+        self.name.strip_suffix(".weight").unwrap_or(self.name)
+    }
+}
+
+/// A named activation vector of 4-byte elements.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ValueDecl {
+    /// Name in plans.
+    pub name: &'static str,
+    /// Elements.
+    pub len: Dim,
+}
+
+type Value = &'static ValueDecl;
+type Weight = &'static WeightDecl;
+
+/// One operation of the declaration. Values are written whole by the operation that names them as
+/// output; `QkNorm` and `Rope` change theirs in place. Mathematics: models.md 2.3.
+#[derive(Debug)]
+#[expect(
+    missing_docs,
+    reason = "fields are operands, named as in the formula of their variant"
+)]
+pub enum OpDecl {
+    /// `out = table[token]`.
+    Embed { table: Weight, out: Value },
+    /// `out = x / sqrt(mean(x^2) + eps) * weight`.
+    RmsNorm {
+        x: Value,
+        weight: Weight,
+        out: Value,
+    },
+    /// `out = weight . x (+ bias) (+ residual)`.
+    Gemv {
+        weight: Weight,
+        bias: Option<Weight>,
+        x: Value,
+        residual: Option<Value>,
+        out: Value,
+    },
+    /// Takes the queries out of `[head][query, gate]`, and the gates.
+    SplitGate { x: Value, q: Value, gate: Value },
+    /// RMS norm of each query and key head, in place.
+    QkNorm {
+        q: Value,
+        k: Value,
+        q_weight: Weight,
+        k_weight: Weight,
+    },
+    /// Rotary position embedding of queries and keys, in place.
+    Rope { q: Value, k: Value },
+    /// Appends key and value to the layer's cache at the current position.
+    KvWrite { k: Value, v: Value },
+    /// Softmax attention over the layer's cache up to the current position.
+    Attention { q: Value, out: Value },
+    /// `out = x * sigmoid(gate)`.
+    GateMul { x: Value, gate: Value, out: Value },
+    /// `out = silu(gate) * up`.
+    SiluMul { gate: Value, up: Value, out: Value },
+    /// `(b, c, u) = x; s = b * u; out = c * conv(s)`, causal and per channel, over the layer's last
+    /// columns of `s`.
+    ShortConv {
+        x: Value,
+        weight: Weight,
+        out: Value,
+    },
+    /// `out = silu(conv(x))`, causal and per channel, over the layer's last columns of `x`.
+    ConvSilu {
+        x: Value,
+        weight: Weight,
+        out: Value,
+    },
+    /// One step of the gated delta rule over the layer's state: queries, keys and values are `mix`;
+    /// `decay = exp(a * softplus(alpha + dt))`, `beta = sigmoid(beta)`.
+    DeltaStep {
+        mix: Value,
+        alpha: Value,
+        beta: Value,
+        a: Weight,
+        dt: Weight,
+        out: Value,
+    },
+    /// `out = rmsnorm(x) * weight * silu(z)`, head by head.
+    GatedNorm {
+        x: Value,
+        z: Value,
+        weight: Weight,
+        out: Value,
+    },
+    /// The experts of a token by descending probability, with their normalised weights.
+    TopK {
+        logits: Value,
+        ids: Value,
+        weights: Value,
+    },
+    /// `out[e] = silu(gate[id_e] . x) * (up[id_e] . x)` for each chosen expert.
+    ExpertsUp {
+        gate: Weight,
+        up: Weight,
+        ids: Value,
+        x: Value,
+        out: Value,
+    },
+    /// `out = residual + sum_e weight_e * down[id_e] . x[e]`.
+    ExpertsDown {
+        down: Weight,
+        ids: Value,
+        weights: Value,
+        x: Value,
+        residual: Value,
+        out: Value,
+    },
+    /// `out = residual + sigmoid(gate . h) * (down . x)`: the shared expert.
+    SharedDown {
+        gate: Weight,
+        h: Value,
+        down: Weight,
+        x: Value,
+        residual: Value,
+        out: Value,
+    },
+    /// Chooses the next token: index of the largest logit.
+    Argmax { logits: Value },
+    /// Moves token and position words on and publishes the token.
+    Advance,
+}
+
+impl OpDecl {
+    /// `out = weight . x`.
+    pub const fn gemv(weight: Weight, x: Value, out: Value) -> Self {
+        Self::Gemv {
+            weight,
+            bias: None,
+            x,
+            residual: None,
+            out,
+        }
+    }
+
+    /// `out = weight . x + bias`.
+    pub const fn gemv_bias(weight: Weight, bias: Weight, x: Value, out: Value) -> Self {
+        Self::Gemv {
+            weight,
+            bias: Some(bias),
+            x,
+            residual: None,
+            out,
+        }
+    }
+
+    /// `out = weight . x + out`.
+    pub const fn gemv_add(weight: Weight, x: Value, out: Value) -> Self {
+        Self::Gemv {
+            weight,
+            bias: None,
+            x,
+            residual: Some(out),
+            out,
+        }
+    }
+
+    /// RMS norm.
+    pub const fn norm(x: Value, weight: Weight, out: Value) -> Self {
+        Self::RmsNorm { x, weight, out }
+    }
+
+    /// The operation and its operands, in the order that lowering's table counts them.
+    pub fn operands(&self) -> Operands {
+        let of = |op, reads: &[Value], writes: &[Value], weights: &[Weight]| Operands {
+            op,
+            reads: reads.to_vec(),
+            writes: writes.to_vec(),
+            weights: weights.to_vec(),
+        };
+        match *self {
+            Self::Embed { table, out } => of(Op::Embed, &[], &[out], &[table]),
+            Self::RmsNorm { x, weight, out } => of(Op::RmsNorm, &[x], &[out], &[weight]),
+            Self::Gemv {
+                weight,
+                bias,
+                x,
+                residual,
+                out,
+            } => match (bias, residual) {
+                (None, None) => of(Op::Gemv, &[x], &[out], &[weight]),
+                (None, Some(residual)) => of(Op::GemvAdd, &[x, residual], &[out], &[weight]),
+                (Some(bias), None) => of(Op::GemvBias, &[x], &[out], &[weight, bias]),
+                (Some(bias), Some(residual)) => {
+                    of(Op::GemvBiasAdd, &[x, residual], &[out], &[weight, bias])
+                }
+            },
+            Self::SplitGate { x, q, gate } => of(Op::SplitGate, &[x], &[q, gate], &[]),
+            Self::QkNorm {
+                q,
+                k,
+                q_weight,
+                k_weight,
+            } => of(Op::QkNorm, &[q, k], &[], &[q_weight, k_weight]),
+            Self::Rope { q, k } => of(Op::Rope, &[q, k], &[], &[]),
+            Self::KvWrite { k, v } => of(Op::KvWrite, &[k, v], &[], &[]),
+            Self::Attention { q, out } => of(Op::Attention, &[q], &[out], &[]),
+            Self::GateMul { x, gate, out } => of(Op::GateMul, &[x, gate], &[out], &[]),
+            Self::SiluMul { gate, up, out } => of(Op::SiluMul, &[gate, up], &[out], &[]),
+            Self::ShortConv { x, weight, out } => of(Op::ShortConv, &[x], &[out], &[weight]),
+            Self::ConvSilu { x, weight, out } => of(Op::ConvSilu, &[x], &[out], &[weight]),
+            Self::DeltaStep {
+                mix,
+                alpha,
+                beta,
+                a,
+                dt,
+                out,
+            } => of(Op::DeltaStep, &[mix, alpha, beta], &[out], &[a, dt]),
+            Self::GatedNorm { x, z, weight, out } => of(Op::GatedNorm, &[x, z], &[out], &[weight]),
+            Self::TopK {
+                logits,
+                ids,
+                weights,
+            } => of(Op::TopK, &[logits], &[ids, weights], &[]),
+            Self::ExpertsUp {
+                gate,
+                up,
+                ids,
+                x,
+                out,
+            } => of(Op::ExpertsUp, &[ids, x], &[out], &[gate, up]),
+            Self::ExpertsDown {
+                down,
+                ids,
+                weights,
+                x,
+                residual,
+                out,
+            } => of(
+                Op::ExpertsDown,
+                &[ids, weights, x, residual],
+                &[out],
+                &[down],
+            ),
+            Self::SharedDown {
+                gate,
+                h,
+                down,
+                x,
+                residual,
+                out,
+            } => of(Op::SharedDown, &[h, x, residual], &[out], &[gate, down]),
+            Self::Argmax { logits } => of(Op::Argmax, &[logits], &[], &[]),
+            Self::Advance => of(Op::Advance, &[], &[], &[]),
+        }
+    }
+}
+
+/// What an operation of a declaration is, without its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(
+    missing_docs,
+    reason = "the mathematics stands at the variants of OpDecl"
+)]
+pub enum Op {
+    Embed,
+    RmsNorm,
+    Gemv,
+    GemvAdd,
+    GemvBias,
+    GemvBiasAdd,
+    SplitGate,
+    QkNorm,
+    Rope,
+    KvWrite,
+    Attention,
+    GateMul,
+    SiluMul,
+    ShortConv,
+    ConvSilu,
+    DeltaStep,
+    GatedNorm,
+    TopK,
+    ExpertsUp,
+    ExpertsDown,
+    SharedDown,
+    Argmax,
+    Advance,
+}
+
+/// An operation with its operands.
+#[derive(Debug)]
+pub struct Operands {
+    /// What is done.
+    pub op: Op,
+    /// Values that are read; those of `QkNorm` and `Rope` are changed in place.
+    pub reads: Vec<Value>,
+    /// Values that are written whole.
+    pub writes: Vec<Value>,
+    /// Weights.
+    pub weights: Vec<Weight>,
+}
