@@ -81,6 +81,12 @@ fn grid(row: &KernelRow) -> String {
         Grid::Rows { per_block } => format!("(r1 - r0) / {per_block}"),
         Grid::Elements { count, per_block } => format!("{count} / {per_block}"),
         Grid::Sum(names) => names.join(" + "),
+        Grid::SumOf { counts, per_block } => format!("({}) / {per_block}", counts.join(" + ")),
+        Grid::Product {
+            counts,
+            per_block: 1,
+        } => counts.join(" * "),
+        Grid::Product { counts, per_block } => format!("{} / {per_block}", counts.join(" * ")),
     }
 }
 
@@ -143,6 +149,8 @@ fn need(need: &Need) -> String {
         Need::Below(a, b) => format!("{a} < {b}"),
         Need::AtMost(a, b) => format!("{a} <= {b}"),
         Need::Flag(a) => format!("{a} is 0 or 1"),
+        Need::UpTo(a, n) => format!("{a} <= {n}"),
+        Need::PowerOfTwo(a) => format!("{a} is a power of two"),
     }
 }
 
