@@ -22,6 +22,8 @@ pub enum Dim {
     KeyValueHeads,
     /// Elements per head D.
     Head,
+    /// Elements per query head with its gate, 2 D.
+    GatedHead,
     /// Feed-forward width F.
     Ffn,
     /// Vocabulary rows V.
@@ -70,6 +72,7 @@ impl Dim {
             Self::Heads => g.heads,
             Self::KeyValueHeads => g.kv_heads,
             Self::Head => g.head_dim,
+            Self::GatedHead => g.head_dim.saturating_mul(2),
             Self::Ffn => g.ffn,
             Self::Vocab => g.vocab,
             Self::RopeDims => g.rope_dims,
@@ -104,6 +107,7 @@ impl Dim {
             Self::Heads => "head_count",
             Self::KeyValueHeads => "head_count_kv",
             Self::Head => "key_length",
+            Self::GatedHead => "2 x key_length",
             Self::Ffn => "feed_forward_length",
             Self::Vocab => "vocabulary size",
             Self::RopeDims => "rope.dimension_count",
@@ -189,7 +193,7 @@ type Value = &'static ValueDecl;
 type Weight = &'static WeightDecl;
 
 /// One operation of the declaration. Values are written whole by the operation that names them as
-/// output; `QkNorm` and `Rope` change theirs in place. Mathematics: models.md 2.3.
+/// output; `QkNorm`, `Rope` and `L2Norm` change theirs in place. Mathematics: models.md 2.3.
 #[derive(Debug)]
 #[expect(
     missing_docs,
@@ -204,12 +208,20 @@ pub enum OpDecl {
         weight: Weight,
         out: Value,
     },
-    /// `out = weight . x (+ bias) (+ residual)`.
-    Gemv {
+    /// `out = weight . x`.
+    Gemv { weight: Weight, x: Value, out: Value },
+    /// `out = weight . x + bias`.
+    GemvBias {
         weight: Weight,
-        bias: Option<Weight>,
+        bias: Weight,
         x: Value,
-        residual: Option<Value>,
+        out: Value,
+    },
+    /// `out = residual + weight . x`.
+    GemvAdd {
+        weight: Weight,
+        x: Value,
+        residual: Value,
         out: Value,
     },
     /// Takes the queries out of `[head][query, gate]`, and the gates.
@@ -244,14 +256,23 @@ pub enum OpDecl {
         weight: Weight,
         out: Value,
     },
-    /// One step of the gated delta rule over the layer's state: queries, keys and values are `mix`;
-    /// `decay = exp(a * softplus(alpha + dt))`, `beta = sigmoid(beta)`.
-    DeltaStep {
-        mix: Value,
+    /// `decay = exp(a * softplus(alpha + dt))`, `beta = sigmoid(strength)`, per value head.
+    DeltaGates {
         alpha: Value,
-        beta: Value,
+        strength: Value,
         a: Weight,
         dt: Weight,
+        decay: Value,
+        beta: Value,
+    },
+    /// Queries and keys of a linear-attention layer to length 1, queries then times 1/sqrt(head),
+    /// in place; `mix` holds queries, keys and values.
+    L2Norm { mix: Value },
+    /// One step of the gated delta rule over the layer's state.
+    DeltaStep {
+        mix: Value,
+        decay: Value,
+        beta: Value,
         out: Value,
     },
     /// `out = rmsnorm(x) * weight * silu(z)`, head by head.
@@ -267,10 +288,9 @@ pub enum OpDecl {
         ids: Value,
         weights: Value,
     },
-    /// `out[e] = silu(gate[id_e] . x) * (up[id_e] . x)` for each chosen expert.
-    ExpertsUp {
-        gate: Weight,
-        up: Weight,
+    /// `out[e] = weight[id_e] . x` for each chosen expert.
+    ExpertGemv {
+        weight: Weight,
         ids: Value,
         x: Value,
         out: Value,
@@ -284,11 +304,9 @@ pub enum OpDecl {
         residual: Value,
         out: Value,
     },
-    /// `out = residual + sigmoid(gate . h) * (down . x)`: the shared expert.
-    SharedDown {
-        gate: Weight,
-        h: Value,
-        down: Weight,
+    /// `out = residual + sigmoid(gate) * x`; the gate is one number.
+    GatedAdd {
+        gate: Value,
         x: Value,
         residual: Value,
         out: Value,
@@ -302,33 +320,25 @@ pub enum OpDecl {
 impl OpDecl {
     /// `out = weight . x`.
     pub const fn gemv(weight: Weight, x: Value, out: Value) -> Self {
-        Self::Gemv {
-            weight,
-            bias: None,
-            x,
-            residual: None,
-            out,
-        }
+        Self::Gemv { weight, x, out }
     }
 
     /// `out = weight . x + bias`.
     pub const fn gemv_bias(weight: Weight, bias: Weight, x: Value, out: Value) -> Self {
-        Self::Gemv {
+        Self::GemvBias {
             weight,
-            bias: Some(bias),
+            bias,
             x,
-            residual: None,
             out,
         }
     }
 
-    /// `out = weight . x + out`.
+    /// `out = out + weight . x`.
     pub const fn gemv_add(weight: Weight, x: Value, out: Value) -> Self {
-        Self::Gemv {
+        Self::GemvAdd {
             weight,
-            bias: None,
             x,
-            residual: Some(out),
+            residual: out,
             out,
         }
     }
@@ -349,20 +359,19 @@ impl OpDecl {
         match *self {
             Self::Embed { table, out } => of(Op::Embed, &[], &[out], &[table]),
             Self::RmsNorm { x, weight, out } => of(Op::RmsNorm, &[x], &[out], &[weight]),
-            Self::Gemv {
+            Self::Gemv { weight, x, out } => of(Op::Gemv, &[x], &[out], &[weight]),
+            Self::GemvBias {
                 weight,
                 bias,
                 x,
+                out,
+            } => of(Op::GemvBias, &[x], &[out], &[weight, bias]),
+            Self::GemvAdd {
+                weight,
+                x,
                 residual,
                 out,
-            } => match (bias, residual) {
-                (None, None) => of(Op::Gemv, &[x], &[out], &[weight]),
-                (None, Some(residual)) => of(Op::GemvAdd, &[x, residual], &[out], &[weight]),
-                (Some(bias), None) => of(Op::GemvBias, &[x], &[out], &[weight, bias]),
-                (Some(bias), Some(residual)) => {
-                    of(Op::GemvBiasAdd, &[x, residual], &[out], &[weight, bias])
-                }
-            },
+            } => of(Op::GemvAdd, &[x, residual], &[out], &[weight]),
             Self::SplitGate { x, q, gate } => of(Op::SplitGate, &[x], &[q, gate], &[]),
             Self::QkNorm {
                 q,
@@ -377,27 +386,33 @@ impl OpDecl {
             Self::SiluMul { gate, up, out } => of(Op::SiluMul, &[gate, up], &[out], &[]),
             Self::ShortConv { x, weight, out } => of(Op::ShortConv, &[x], &[out], &[weight]),
             Self::ConvSilu { x, weight, out } => of(Op::ConvSilu, &[x], &[out], &[weight]),
-            Self::DeltaStep {
-                mix,
+            Self::DeltaGates {
                 alpha,
-                beta,
+                strength,
                 a,
                 dt,
+                decay,
+                beta,
+            } => of(Op::DeltaGates, &[alpha, strength], &[decay, beta], &[a, dt]),
+            Self::L2Norm { mix } => of(Op::L2Norm, &[mix], &[], &[]),
+            Self::DeltaStep {
+                mix,
+                decay,
+                beta,
                 out,
-            } => of(Op::DeltaStep, &[mix, alpha, beta], &[out], &[a, dt]),
+            } => of(Op::DeltaStep, &[mix, decay, beta], &[out], &[]),
             Self::GatedNorm { x, z, weight, out } => of(Op::GatedNorm, &[x, z], &[out], &[weight]),
             Self::TopK {
                 logits,
                 ids,
                 weights,
             } => of(Op::TopK, &[logits], &[ids, weights], &[]),
-            Self::ExpertsUp {
-                gate,
-                up,
+            Self::ExpertGemv {
+                weight,
                 ids,
                 x,
                 out,
-            } => of(Op::ExpertsUp, &[ids, x], &[out], &[gate, up]),
+            } => of(Op::ExpertGemv, &[ids, x], &[out], &[weight]),
             Self::ExpertsDown {
                 down,
                 ids,
@@ -411,14 +426,12 @@ impl OpDecl {
                 &[out],
                 &[down],
             ),
-            Self::SharedDown {
+            Self::GatedAdd {
                 gate,
-                h,
-                down,
                 x,
                 residual,
                 out,
-            } => of(Op::SharedDown, &[h, x, residual], &[out], &[gate, down]),
+            } => of(Op::GatedAdd, &[gate, x, residual], &[out], &[]),
             Self::Argmax { logits } => of(Op::Argmax, &[logits], &[], &[]),
             Self::Advance => of(Op::Advance, &[], &[], &[]),
         }
@@ -437,7 +450,6 @@ pub enum Op {
     Gemv,
     GemvAdd,
     GemvBias,
-    GemvBiasAdd,
     SplitGate,
     QkNorm,
     Rope,
@@ -447,12 +459,14 @@ pub enum Op {
     SiluMul,
     ShortConv,
     ConvSilu,
+    DeltaGates,
+    L2Norm,
     DeltaStep,
     GatedNorm,
     TopK,
-    ExpertsUp,
+    ExpertGemv,
     ExpertsDown,
-    SharedDown,
+    GatedAdd,
     Argmax,
     Advance,
 }
@@ -462,7 +476,7 @@ pub enum Op {
 pub struct Operands {
     /// What is done.
     pub op: Op,
-    /// Values that are read; those of `QkNorm` and `Rope` are changed in place.
+    /// Values that are read; those of `QkNorm`, `Rope` and `L2Norm` are changed in place.
     pub reads: Vec<Value>,
     /// Values that are written whole.
     pub writes: Vec<Value>,

@@ -29,7 +29,7 @@ static ATTN_GATE: WeightDecl = matrix("blk.{}.attn_gate.weight", Dim::StateValue
 static ALPHA: WeightDecl = matrix("blk.{}.ssm_alpha.weight", Dim::StateHeads, Dim::Hidden);
 static BETA: WeightDecl = matrix("blk.{}.ssm_beta.weight", Dim::StateHeads, Dim::Hidden);
 static CONV: WeightDecl = matrix("blk.{}.ssm_conv1d.weight", Dim::StateMix, Dim::ConvTaps);
-static DECAY: WeightDecl = vector("blk.{}.ssm_a", Dim::StateHeads);
+static SSM_A: WeightDecl = vector("blk.{}.ssm_a", Dim::StateHeads);
 static DT_BIAS: WeightDecl = vector("blk.{}.ssm_dt.bias", Dim::StateHeads);
 static STATE_NORM: WeightDecl = vector("blk.{}.ssm_norm.weight", Dim::StateHead);
 static STATE_OUT: WeightDecl = matrix("blk.{}.ssm_out.weight", Dim::Hidden, Dim::StateValue);
@@ -39,8 +39,10 @@ static HEAD_GATE: ValueDecl = value("attn_gate", Dim::Query);
 static MIX: ValueDecl = value("mix", Dim::StateMix);
 static CONVOLVED: ValueDecl = value("conv", Dim::StateMix);
 static Z: ValueDecl = value("z", Dim::StateValue);
-static A: ValueDecl = value("alpha", Dim::StateHeads);
-static B: ValueDecl = value("beta", Dim::StateHeads);
+static A: ValueDecl = value("a", Dim::StateHeads);
+static B: ValueDecl = value("b", Dim::StateHeads);
+static DECAY: ValueDecl = value("decay", Dim::StateHeads);
+static STRENGTH: ValueDecl = value("beta", Dim::StateHeads);
 static RECALLED: ValueDecl = value("delta", Dim::StateValue);
 static GATED: ValueDecl = value("gated", Dim::StateValue);
 
@@ -72,12 +74,19 @@ pub(super) const DELTA_NET: &[OpDecl] = &[
         weight: &CONV,
         out: &CONVOLVED,
     },
+    OpDecl::DeltaGates {
+        alpha: &A,
+        strength: &B,
+        a: &SSM_A,
+        dt: &DT_BIAS,
+        decay: &DECAY,
+        beta: &STRENGTH,
+    },
+    OpDecl::L2Norm { mix: &CONVOLVED },
     OpDecl::DeltaStep {
         mix: &CONVOLVED,
-        alpha: &A,
-        beta: &B,
-        a: &DECAY,
-        dt: &DT_BIAS,
+        decay: &DECAY,
+        beta: &STRENGTH,
         out: &RECALLED,
     },
     OpDecl::GatedNorm {

@@ -28,7 +28,7 @@ static EXPERT_UP: WeightDecl = experts("blk.{}.ffn_up_exps.weight", Dim::ExpertF
 static EXPERT_DOWN: WeightDecl =
     experts("blk.{}.ffn_down_exps.weight", Dim::Hidden, Dim::ExpertFfn);
 static SHARED_GATE: WeightDecl =
-    WeightDecl::vector("blk.{}.ffn_gate_inp_shexp.weight", Dim::Hidden);
+    matrix("blk.{}.ffn_gate_inp_shexp.weight", Dim::One, Dim::Hidden);
 static GATE_SHEXP: WeightDecl = matrix("blk.{}.ffn_gate_shexp.weight", Dim::SharedFfn, Dim::Hidden);
 static UP_SHEXP: WeightDecl = matrix("blk.{}.ffn_up_shexp.weight", Dim::SharedFfn, Dim::Hidden);
 static DOWN_SHEXP: WeightDecl = matrix("blk.{}.ffn_down_shexp.weight", Dim::Hidden, Dim::SharedFfn);
@@ -36,13 +36,18 @@ static DOWN_SHEXP: WeightDecl = matrix("blk.{}.ffn_down_shexp.weight", Dim::Hidd
 static ROUTES: ValueDecl = value("routes", Dim::Experts);
 static CHOSEN: ValueDecl = value("chosen", Dim::ExpertsUsed);
 static SHARES: ValueDecl = value("shares", Dim::ExpertsUsed);
+static EXPERT_GATED: ValueDecl = value("expert_gate", Dim::ExpertsUsedFfn);
+static EXPERT_RAISED: ValueDecl = value("expert_up", Dim::ExpertsUsedFfn);
 static EXPERT_ACT: ValueDecl = value("expert_act", Dim::ExpertsUsedFfn);
 static SHARED_GATED: ValueDecl = value("shared_gate", Dim::SharedFfn);
 static SHARED_UP: ValueDecl = value("shared_up", Dim::SharedFfn);
 static SHARED_ACT: ValueDecl = value("shared_act", Dim::SharedFfn);
+static SHARED_OUT: ValueDecl = value("shared_out", Dim::Hidden);
+static SHARED_SHARE: ValueDecl = value("shared_share", Dim::One);
 
 const MIXTURE: &[OpDecl] = &[
     OpDecl::gemv(&ROUTER, &NORMED, &ROUTES),
+    OpDecl::gemv(&SHARED_GATE, &NORMED, &SHARED_SHARE),
     OpDecl::TopK {
         logits: &ROUTES,
         ids: &CHOSEN,
@@ -55,19 +60,28 @@ const MIXTURE: &[OpDecl] = &[
         up: &SHARED_UP,
         out: &SHARED_ACT,
     },
-    OpDecl::SharedDown {
-        gate: &SHARED_GATE,
-        h: &NORMED,
-        down: &DOWN_SHEXP,
-        x: &SHARED_ACT,
+    OpDecl::gemv(&DOWN_SHEXP, &SHARED_ACT, &SHARED_OUT),
+    OpDecl::GatedAdd {
+        gate: &SHARED_SHARE,
+        x: &SHARED_OUT,
         residual: &STREAM,
         out: &STREAM,
     },
-    OpDecl::ExpertsUp {
-        gate: &EXPERT_GATE,
-        up: &EXPERT_UP,
+    OpDecl::ExpertGemv {
+        weight: &EXPERT_GATE,
         ids: &CHOSEN,
         x: &NORMED,
+        out: &EXPERT_GATED,
+    },
+    OpDecl::ExpertGemv {
+        weight: &EXPERT_UP,
+        ids: &CHOSEN,
+        x: &NORMED,
+        out: &EXPERT_RAISED,
+    },
+    OpDecl::SiluMul {
+        gate: &EXPERT_GATED,
+        up: &EXPERT_RAISED,
         out: &EXPERT_ACT,
     },
     OpDecl::ExpertsDown {

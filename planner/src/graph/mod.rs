@@ -112,7 +112,7 @@ impl Builder<'_> {
             writes,
             weights,
         } = decl.operands();
-        let name = step_name(layer, op, weights.first().copied());
+        let name = step_name(layer, op, weights.first().copied(), writes.first().copied());
         let reads = reads.into_iter().map(|value| self.read(&name, value));
         let reads = reads.collect::<Result<_, _>>()?;
         let weights = weights.into_iter().map(|w| self.weight(&name, layer, w));
@@ -167,11 +167,17 @@ impl Builder<'_> {
     }
 }
 
-/// Name of the step: that of its weight where one weight is all it has, else of the operation.
-fn step_name(layer: Option<u32>, op: Op, weight: Option<&'static WeightDecl>) -> String {
+/// Name of the step: that of its weight where one weight is all it has, else of the operation, with
+/// the output of one that a layer does more than once.
+fn step_name(
+    layer: Option<u32>,
+    op: Op,
+    weight: Option<&'static WeightDecl>,
+    out: Option<&'static ValueDecl>,
+) -> String {
     let of_weight = || weight.map_or("", |weight| weight.stem());
     let stem = match op {
-        Op::RmsNorm | Op::Gemv | Op::GemvAdd | Op::GemvBias | Op::GemvBiasAdd => of_weight(),
+        Op::RmsNorm | Op::Gemv | Op::GemvAdd | Op::GemvBias | Op::ExpertGemv => of_weight(),
         Op::Embed => "embed",
         Op::SplitGate => "blk.{}.split_gate",
         Op::QkNorm => "blk.{}.qk_norm",
@@ -179,15 +185,20 @@ fn step_name(layer: Option<u32>, op: Op, weight: Option<&'static WeightDecl>) ->
         Op::KvWrite => "blk.{}.kv_write",
         Op::Attention => "blk.{}.attention",
         Op::GateMul => "blk.{}.gate_mul",
-        Op::SiluMul => "blk.{}.silu_mul",
+        Op::SiluMul => match out.map(|value| value.name) {
+            Some("shared_act") => "blk.{}.shared_silu_mul",
+            Some("expert_act") => "blk.{}.expert_silu_mul",
+            _ => "blk.{}.silu_mul",
+        },
         Op::ShortConv => "blk.{}.short_conv",
         Op::ConvSilu => "blk.{}.conv_silu",
+        Op::DeltaGates => "blk.{}.delta_gates",
+        Op::L2Norm => "blk.{}.l2_norm",
         Op::DeltaStep => "blk.{}.delta_step",
         Op::GatedNorm => "blk.{}.gated_norm",
         Op::TopK => "blk.{}.top_k",
-        Op::ExpertsUp => "blk.{}.experts_up",
         Op::ExpertsDown => "blk.{}.experts_down",
-        Op::SharedDown => "blk.{}.shared_down",
+        Op::GatedAdd => "blk.{}.gated_add",
         Op::Argmax => "argmax",
         Op::Advance => "advance",
     };
