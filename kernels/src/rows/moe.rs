@@ -21,7 +21,7 @@ const ROUTE: KernelRow = KernelRow {
     ],
     block: 256,
     grid: Grid::One,
-    lds_bytes: 4192,
+    lds_bytes: 8256,
     needs: &[
         Need::Positive("n"),
         Need::UpTo("n", 1024),
