@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The trained model in the repository.
 pub const AUSTEN: &str = "golden/models/austen-qwen3-4m.q8_0.gguf";
+/// The trained model with linear attention in three of four layers.
+pub const AUSTEN_LINEAR: &str = "golden/models/austen-qwen35-6m.q8_0.gguf";
 /// Byte that state is filled with before runs that are compared.
 pub const SCRUB: u8 = 0x5A;
 
@@ -139,6 +141,7 @@ pub fn scrub(session: &Session) -> anyhow::Result<()> {
     for kind in [
         BufferKind::Scratch,
         BufferKind::Kv,
+        BufferKind::State,
         BufferKind::TokenRing,
         BufferKind::Prompt,
     ] {

@@ -209,7 +209,11 @@ pub enum OpDecl {
         out: Value,
     },
     /// `out = weight . x`.
-    Gemv { weight: Weight, x: Value, out: Value },
+    Gemv {
+        weight: Weight,
+        x: Value,
+        out: Value,
+    },
     /// `out = weight . x + bias`.
     GemvBias {
         weight: Weight,

@@ -27,8 +27,7 @@ static EXPERT_GATE: WeightDecl =
 static EXPERT_UP: WeightDecl = experts("blk.{}.ffn_up_exps.weight", Dim::ExpertFfn, Dim::Hidden);
 static EXPERT_DOWN: WeightDecl =
     experts("blk.{}.ffn_down_exps.weight", Dim::Hidden, Dim::ExpertFfn);
-static SHARED_GATE: WeightDecl =
-    matrix("blk.{}.ffn_gate_inp_shexp.weight", Dim::One, Dim::Hidden);
+static SHARED_GATE: WeightDecl = matrix("blk.{}.ffn_gate_inp_shexp.weight", Dim::One, Dim::Hidden);
 static GATE_SHEXP: WeightDecl = matrix("blk.{}.ffn_gate_shexp.weight", Dim::SharedFfn, Dim::Hidden);
 static UP_SHEXP: WeightDecl = matrix("blk.{}.ffn_up_shexp.weight", Dim::SharedFfn, Dim::Hidden);
 static DOWN_SHEXP: WeightDecl = matrix("blk.{}.ffn_down_shexp.weight", Dim::Hidden, Dim::SharedFfn);

@@ -24,6 +24,8 @@ pub struct CompileOptions {
     pub context: Option<u32>,
     /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
     pub kv_dtype: Dtype,
+    /// Positions of the plan are below this; `None` for the whole context.
+    pub bucket: Option<u32>,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
     /// Fusions that are switched off, by name ([`lowering::fusions`]).
@@ -35,6 +37,7 @@ impl Default for CompileOptions {
         Self {
             context: None,
             kv_dtype: Dtype::F32,
+            bucket: None,
             ring_entries: DEFAULT_RING_ENTRIES,
             no_fuse: Vec::new(),
         }
@@ -90,6 +93,14 @@ pub enum PlanError {
         /// Longest.
         most: u32,
     },
+    /// A bucket that the context does not hold.
+    #[error("bucket {found}: the context is {context} tokens, choose from 1 to that")]
+    Bucket {
+        /// Asked for.
+        found: u32,
+        /// Tokens of context.
+        context: u32,
+    },
     /// The plan needs more device memory than the machine has.
     #[error(
         "the plan needs {needed} bytes of device memory, {machine} has {available}: \
@@ -138,7 +149,16 @@ pub fn compile(
         tensors,
         kernels,
         steps,
-    } = lowering::lower(&bound, &graph, &options, target, &digests, rope, no_fuse)?;
+    } = lowering::lower(&lowering::Input {
+        bound: &bound,
+        graph: &graph,
+        digests: &digests,
+        rope: &rope,
+        options: &options,
+        target,
+        compute_units: machine.compute_units,
+        no_fuse,
+    })?;
     fits(&buffers, machine, &bound, &options)?;
     let schedule = schedule::build(&steps, target);
     let plan = Plan {
@@ -197,8 +217,16 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
         ring_entries,
         ..
     } = *options;
+    let bucket = options.bucket.unwrap_or(context);
+    if bucket == 0 || bucket > context {
+        return Err(PlanError::Bucket {
+            found: bucket,
+            context,
+        });
+    }
     Ok(Options {
         context,
+        bucket,
         kv_dtype,
         ring_entries,
     })

@@ -52,6 +52,7 @@ record!(Tensor {
 });
 record!(Options {
     context: u32,
+    bucket: u32,
     kv_dtype: Dtype,
     ring_entries: u32
 });

@@ -47,7 +47,7 @@ pub fn layout(
     bound: &Bound,
     options: &Options,
     digests: &[Digest],
-    rope: Vec<u8>,
+    rope: &[u8],
 ) -> Result<Layout, LowerError> {
     let mut buffers = Buffers(Vec::new());
     let context = u64::from(options.context);
@@ -56,7 +56,7 @@ pub fn layout(
     let prompt = buffers.add("prompt", BufferKind::Prompt, context * 4);
     let ring = buffers.add("ring", BufferKind::TokenRing, ring_bytes);
     let table = buffers.add("rope", BufferKind::Constant, rope.len() as u64);
-    buffers.0[table as usize].content = rope;
+    buffers.0[table as usize].content = rope.to_vec();
     let scratch = buffers.add("scratch", BufferKind::Scratch, 0);
     let mut weights = Weights::new(bound, digests);
     weights.place(None, "weights.model", &mut buffers)?;
@@ -121,8 +121,9 @@ impl Buffers {
                     &["conv"][..],
                     BufferKind::State,
                     Dtype::F32,
+                    // A ring, so that no column is read and written in one launch.
+                    g.conv_taps.next_power_of_two(),
                     dim.of(g),
-                    g.conv_taps.saturating_sub(1),
                 ),
                 State::Recurrent => (
                     &["state"][..],

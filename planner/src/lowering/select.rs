@@ -1,15 +1,17 @@
-//! Operations to kernels: which rows of the table a step uses, and what their arguments are.
+//! Operations to launches: which rows of the table a step uses, and what their arguments are.
 //!
-//! Fusions are tried where they are not switched off and every kernel they need exists for the
-//! target, the types and the head size; an operation for which nothing exists is an error.
+//! A fusion is taken where it is not switched off and every kernel it needs exists for the target,
+//! the types and the shape; an operation for which nothing exists is an error that says what does.
 
 use super::LowerError;
+use super::effects::immediates;
 use super::layout::BufferIds;
-use super::table::{FUSED, On, PLAIN, Row, Source};
+use super::row::{On, Part, Row, Source, When};
+use super::table::{FUSED, PLAIN};
 use crate::arch::RopeStyle;
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Graph, Node, Value, ValueId};
 use crate::plan::{Arg, BufferId, Geometry, Options, Tensor};
-use refrain_kernels::{Dtype, KernelRow, Op as KernelOp, Target, catalog, code_object, find_op};
+use refrain_kernels::{Dtype, KernelRow, Target, catalog, code_object, find_op};
 
 /// Tables that arguments point into.
 pub(super) struct Tables<'a> {
@@ -21,6 +23,8 @@ pub(super) struct Tables<'a> {
     pub values: BufferId,
     pub target: Target,
     pub rope: RopeStyle,
+    /// Parts that attention splits the context into.
+    pub splits: u32,
     /// Fusions that are switched off.
     pub no_fuse: &'a [String],
 }
@@ -34,60 +38,40 @@ pub(super) struct Selected {
     pub args: Vec<Arg>,
 }
 
-/// Kernels and arguments of a run of operations between which no barrier lies.
-pub(super) fn select(tables: &Tables<'_>, graph: &Graph) -> Result<Vec<Selected>, LowerError> {
-    for name in tables.no_fuse {
-        if !FUSED.iter().any(|row| row.name == name) {
-            let known = FUSED.iter().map(|row| row.name).collect::<Vec<_>>();
-            return Err(LowerError::UnknownFusion {
-                found: name.clone(),
-                known: known.join(", "),
-            });
-        }
-    }
-    let last_reads = last_reads(graph);
-    let mut selected = Vec::with_capacity(graph.nodes.len());
-    let mut at = 0;
-    while let Some(rest) = graph.nodes.get(at..).filter(|rest| !rest.is_empty()) {
-        let fused = FUSED.iter().find_map(|row| {
-            let nodes = rest.get(..row.ops.len())?;
-            let window = Window {
-                tables,
-                graph,
-                row,
-                nodes,
-            };
-            let kernel = window.fits(at + nodes.len(), &last_reads)?;
-            Some((window, kernel))
-        });
-        let (window, kernel) = match fused {
-            Some(found) => found,
-            None => {
-                let nodes = &rest[..1];
-                let row = plain(&nodes[0])?;
-                let window = Window {
-                    tables,
-                    graph,
-                    row,
-                    nodes,
-                };
-                let kernel = window.demand_kernel()?;
-                (window, kernel)
-            }
-        };
-        selected.push(window.launch(kernel)?);
-        at += window.nodes.len();
-    }
-    Ok(selected)
+/// Names of all fusions, in the order in which they are tried.
+pub fn fusions() -> impl Iterator<Item = &'static str> {
+    FUSED.iter().map(|row| row.name)
 }
 
-/// The table's row for one operation.
-fn plain(node: &Node) -> Result<&'static Row, LowerError> {
-    let row = PLAIN.iter().find(|row| row.ops == [node.op]);
-    row.ok_or_else(|| LowerError::NoRow {
-        step: node.name.clone(),
-        op: format!("{:?}", node.op),
-    })
+/// Launches for a run of operations between which no barrier lies, and the values they use: those of
+/// the graph, then what fusions added.
+pub(super) fn select(
+    tables: &Tables<'_>,
+    graph: &Graph,
+) -> Result<(Vec<Selected>, Vec<Value>), LowerError> {
+    if let Some(name) = tables
+        .no_fuse
+        .iter()
+        .find(|name| !fusions().any(|f| f == **name))
+    {
+        return Err(LowerError::UnknownFusion {
+            found: name.clone(),
+            known: fusions().collect::<Vec<_>>().join(", "),
+        });
+    }
+    let mut selection = Selection {
+        tables,
+        graph,
+        last_reads: last_reads(graph),
+        current: (0..graph.values.len()).collect(),
+        values: graph.values.clone(),
+        launches: Vec::with_capacity(graph.nodes.len()),
+    };
+    let mut at = 0;
+    while at < graph.nodes.len() {
+        at += selection.step(at)?;
+    }
+    Ok((selection.launches, selection.values))
 }
 
 /// Position of the last operation that reads each value.
@@ -101,62 +85,108 @@ fn last_reads(graph: &Graph) -> Vec<Option<usize>> {
     last
 }
 
+struct Selection<'a> {
+    tables: &'a Tables<'a>,
+    graph: &'a Graph,
+    last_reads: Vec<Option<usize>>,
+    /// Value that stands for each of the graph's, where a fusion made a new one of it.
+    current: Vec<ValueId>,
+    values: Vec<Value>,
+    launches: Vec<Selected>,
+}
+
+impl Selection<'_> {
+    /// Adds the launches of the operations at `at`; how many operations those are.
+    fn step(&mut self, at: usize) -> Result<usize, LowerError> {
+        let rest = &self.graph.nodes[at..];
+        let fused = FUSED.iter().find_map(|row| {
+            let window = self.window(row, rest.get(..row.ops.len())?);
+            window.fits(at + row.ops.len(), &self.last_reads)
+        });
+        let laid = match fused {
+            Some(found) => found,
+            None => {
+                let node = &rest[0];
+                let row = PLAIN.iter().find(|row| row.ops == [node.op]);
+                let row = row.ok_or_else(|| LowerError::NoRow {
+                    step: node.name.clone(),
+                    op: format!("{:?}", node.op),
+                })?;
+                self.window(row, &rest[..1]).launches()?
+            }
+        };
+        self.launches.extend(laid.launches);
+        self.values.extend(laid.added);
+        for (old, new) in laid.renamed {
+            self.current[old] = new;
+        }
+        Ok(laid.operations)
+    }
+
+    fn window<'a>(&'a self, row: &'static Row, nodes: &'a [Node]) -> Window<'a> {
+        Window {
+            tables: self.tables,
+            current: &self.current,
+            values: &self.values,
+            row,
+            nodes,
+        }
+    }
+}
+
+/// What a window comes to.
+struct Laid {
+    launches: Vec<Selected>,
+    /// Operations that they do.
+    operations: usize,
+    /// Values that they use beyond the graph's.
+    added: Vec<Value>,
+    /// Values of the graph, and those that later operations read in their place.
+    renamed: Vec<(ValueId, ValueId)>,
+}
+
 /// A row of the table laid over operations.
 struct Window<'a> {
     tables: &'a Tables<'a>,
-    graph: &'a Graph,
+    current: &'a [ValueId],
+    values: &'a [Value],
     row: &'static Row,
     nodes: &'a [Node],
 }
 
-/// The catalog's type, head size.
-type Specialisation = (Option<Dtype>, Option<u32>);
-
 impl Window<'_> {
-    /// The kernel, if this fusion may stand for the operations up to `end`.
-    fn fits(&self, end: usize, last_reads: &[Option<usize>]) -> Option<&'static KernelRow> {
-        let same_ops = self
-            .nodes
-            .iter()
-            .map(|node| node.op)
-            .eq(self.row.ops.iter().copied());
+    /// What is launched, if this fusion may stand for the operations up to `end`.
+    fn fits(&self, end: usize, last_reads: &[Option<usize>]) -> Option<Laid> {
+        let ops = self.nodes.iter().map(|node| node.op);
         let layer = self.nodes.first()?.layer;
-        let one_layer = self.nodes.iter().all(|node| node.layer == layer);
-        let enabled = !self.tables.no_fuse.iter().any(|name| name == self.row.name);
-        if !(same_ops && one_layer && enabled) {
+        let applies = ops.eq(self.row.ops.iter().copied())
+            && self.nodes.iter().all(|node| node.layer == layer)
+            && !self.tables.no_fuse.iter().any(|name| name == self.row.name)
+            && (self.row.when == When::Always || self.tables.splits > 1);
+        if !applies {
             return None;
         }
-        let same = |(a, b): &(Source, Source)| self.value(*a) == self.value(*b);
+        let same = |(a, b): &(Source, Source)| self.operand(*a) == self.operand(*b);
         if !self.row.same.iter().all(same) {
             return None;
         }
-        let lost = self
+        let dead = self
             .row
             .dead
             .iter()
-            .filter_map(|source| self.value(*source));
-        let mut lost = lost.chain(self.unbound());
+            .filter_map(|source| self.operand(*source));
+        let mut lost = dead.chain(self.unbound());
         if lost.any(|value| last_reads[value].is_some_and(|reader| reader >= end)) {
             return None;
         }
-        if self.first_other_type().is_some() {
-            return None;
-        }
-        let (dtype, head_dim) = self.specialisation();
-        let kernel = find_op(self.row.kernel, dtype, head_dim)?;
-        code_object(self.tables.target).kernel(kernel.symbol)?;
-        let args = self.args(kernel).ok()?;
-        kernel.check(&super::effects::immediates(&args)).ok()?;
-        Some(kernel)
+        self.launches().ok()
     }
 
     /// Values written by the operations that no argument takes.
     fn unbound(&self) -> impl Iterator<Item = ValueId> {
         let bound: Vec<_> = self
-            .row
-            .args
-            .iter()
-            .filter_map(|(_, s)| self.value(*s))
+            .sources()
+            .filter_map(|source| self.operand(source))
             .collect();
         let written = self
             .nodes
@@ -165,15 +195,96 @@ impl Window<'_> {
         written.filter(move |value| !bound.contains(value))
     }
 
-    /// The kernel of a single operation, or what is missing.
-    fn demand_kernel(&self) -> Result<&'static KernelRow, LowerError> {
-        if let Some(dtype) = self.first_other_type() {
+    fn sources(&self) -> impl Iterator<Item = Source> {
+        let args = self.row.parts.iter().flat_map(|part| part.args);
+        args.map(|(_, source)| *source)
+    }
+
+    /// Every launch of the row, or what is missing.
+    fn launches(&self) -> Result<Laid, LowerError> {
+        let launches = self.row.parts.iter().map(|part| self.launch(part));
+        let launches = launches.collect::<Result<Vec<_>, _>>()?;
+        let temps = self.row.temps.iter().map(|(name, times, dim)| Value {
+            name,
+            len: dim
+                .of(self.tables.geometry)
+                .saturating_mul(*times)
+                .saturating_mul(self.tables.splits),
+        });
+        let renamed: Vec<_> = self
+            .fresh()
+            .enumerate()
+            .filter_map(|(index, source)| Some((self.operand(source)?, self.fresh_id(index))))
+            .collect();
+        let fresh = renamed
+            .iter()
+            .filter_map(|(old, _)| self.values.get(*old).cloned());
+        let added = temps.chain(fresh).collect();
+        Ok(Laid {
+            launches,
+            operations: self.nodes.len(),
+            added,
+            renamed,
+        })
+    }
+
+    fn fresh(&self) -> impl Iterator<Item = Source> {
+        self.sources()
+            .filter(|source| matches!(source, Source::Fresh(..)))
+    }
+
+    const fn fresh_id(&self, index: usize) -> ValueId {
+        self.values.len() + self.row.temps.len() + index
+    }
+
+    fn launch(&self, part: &Part) -> Result<Selected, LowerError> {
+        let row = self.kernel(part)?;
+        let bind = |arg: &refrain_kernels::Arg| {
+            let mut named = part.args.iter().filter(|(name, _)| *name == arg.name);
+            named
+                .find_map(|(_, source)| self.arg(*source))
+                .ok_or_else(|| LowerError::UnknownArgument {
+                    step: self.step(part),
+                    symbol: row.symbol,
+                    arg: arg.name,
+                })
+        };
+        let args = row.args.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        row.check(&immediates(&args))
+            .map_err(|source| LowerError::Shape {
+                step: self.step(part),
+                source,
+            })?;
+        Ok(Selected {
+            name: self.step(part),
+            layer: self.nodes.first().and_then(|node| node.layer),
+            row,
+            args,
+        })
+    }
+
+    fn kernel(&self, part: &Part) -> Result<&'static KernelRow, LowerError> {
+        let no_kernel = |wanted: String, exists: String| LowerError::NoKernel {
+            step: self.step(part),
+            op: format!("{:?}", part.kernel),
+            wanted,
+            target: self.tables.target,
+            exists,
+        };
+        if let Some(dtype) = self.first_other_type(part) {
             let exists = Dtype::F32.to_string();
-            return Err(self.no_kernel(format!("weight type {dtype}"), exists));
+            return Err(no_kernel(format!("weight type {dtype}"), exists));
         }
-        let (dtype, head_dim) = self.specialisation();
-        let Some(row) = find_op(self.row.kernel, dtype, head_dim) else {
-            let exists = catalog().iter().filter(|row| row.op == self.row.kernel);
+        if let Some((dim, length)) = part.fixed {
+            let found = dim.of(self.tables.geometry);
+            if found != length {
+                let say = |length: u32| format!("{} {length}", dim.text());
+                return Err(no_kernel(say(found), say(length)));
+            }
+        }
+        let (dtype, head_dim) = self.specialisation(part);
+        let Some(row) = find_op(part.kernel, dtype, head_dim) else {
+            let exists = catalog().iter().filter(|row| row.op == part.kernel);
             let exists: Vec<_> = exists
                 .map(|row| describe(row.dtype, row.head_dim))
                 .collect();
@@ -182,11 +293,11 @@ impl Window<'_> {
             } else {
                 exists.join(", ")
             };
-            return Err(self.no_kernel(describe(dtype, head_dim), exists));
+            return Err(no_kernel(describe(dtype, head_dim), exists));
         };
         if code_object(self.tables.target).kernel(row.symbol).is_none() {
             return Err(LowerError::NotInObject {
-                step: self.step(),
+                step: self.step(part),
                 symbol: row.symbol,
                 target: self.tables.target,
             });
@@ -194,70 +305,46 @@ impl Window<'_> {
         Ok(row)
     }
 
-    fn no_kernel(&self, wanted: String, exists: String) -> LowerError {
-        let op: KernelOp = self.row.kernel;
-        LowerError::NoKernel {
-            step: self.step(),
-            op: format!("{op:?}"),
-            wanted,
-            target: self.tables.target,
-            exists,
+    /// Name of the step: the operation's own; of a fusion its name in the layer, after the first
+    /// weight where several weights of a layer may be fused so.
+    fn step(&self, part: &Part) -> String {
+        let Some(first) = self.nodes.first() else {
+            return String::new();
+        };
+        if self.row.name.is_empty() {
+            return first.name.clone();
         }
+        let mut name = match first.layer {
+            Some(layer) if first.weights.is_empty() || self.row.ops.len() > 4 => {
+                format!("blk.{layer}.{}", self.row.name)
+            }
+            _ => format!("{}.{}", first.name, self.row.name),
+        };
+        if !part.suffix.is_empty() {
+            name = format!("{name}.{}", part.suffix);
+        }
+        name
     }
 
-    /// Name of the step: the operation's own, or the fusion's in its layer.
-    fn step(&self) -> String {
-        match self.nodes {
-            [node] => node.name.clone(),
-            _ => match self.nodes.first().and_then(|node| node.layer) {
-                Some(layer) => format!("blk.{layer}.{}", self.row.name),
-                None => self.row.name.to_owned(),
-            },
-        }
-    }
-
-    fn launch(&self, kernel: &'static KernelRow) -> Result<Selected, LowerError> {
-        let args = self.args(kernel)?;
-        let imms = super::effects::immediates(&args);
-        kernel.check(&imms).map_err(|source| LowerError::Shape {
-            step: self.step(),
-            source,
-        })?;
-        Ok(Selected {
-            name: self.step(),
-            layer: self.nodes.first().and_then(|node| node.layer),
-            row: kernel,
-            args,
+    /// First weight type that the kernel does not take where it stands.
+    fn first_other_type(&self, part: &Part) -> Option<Dtype> {
+        let (specialised, _) = self.specialisation(part);
+        part.args.iter().find_map(|(_, source)| {
+            let Source::Weight(op, slot) = *source else {
+                return None;
+            };
+            let wanted = match part.on {
+                On::Weights(places) if places.contains(&(op, slot)) => specialised?,
+                _ => Dtype::F32,
+            };
+            let dtype = self.tensor(op, slot)?.dtype;
+            (dtype != wanted).then_some(dtype)
         })
     }
 
-    /// Weight operands of the row with their tensors.
-    fn weights(&self) -> impl Iterator<Item = ((usize, usize), &Tensor)> {
-        self.row
-            .args
-            .iter()
-            .filter_map(|(_, source)| match *source {
-                Source::Weight(op, slot) => Some(((op, slot), self.tensor(op, slot)?)),
-                _ => None,
-            })
-    }
-
-    /// First weight type that the row does not take where it stands.
-    fn first_other_type(&self) -> Option<Dtype> {
-        let (specialised, _) = self.specialisation();
-        let other = |(place, tensor): ((usize, usize), &Tensor)| {
-            let wanted = match self.row.on {
-                On::Weights(places) if places.contains(&place) => specialised?,
-                _ => Dtype::F32,
-            };
-            (tensor.dtype != wanted).then_some(tensor.dtype)
-        };
-        self.weights().find_map(other)
-    }
-
-    fn specialisation(&self) -> Specialisation {
+    fn specialisation(&self, part: &Part) -> (Option<Dtype>, Option<u32>) {
         let cache = Some(self.tables.options.kv_dtype);
-        match self.row.on {
+        match part.on {
             On::Nothing => (None, None),
             On::Weights(places) => {
                 let first = places
@@ -267,29 +354,26 @@ impl Window<'_> {
             }
             On::Cache => (cache, None),
             On::CacheAndHead => (cache, Some(self.tables.geometry.head_dim)),
+            On::StateHead => (None, Some(self.tables.geometry.state_dim)),
         }
-    }
-
-    fn args(&self, kernel: &'static KernelRow) -> Result<Vec<Arg>, LowerError> {
-        let bind = |arg: &refrain_kernels::Arg| {
-            let mut named = self.row.args.iter().filter(|(name, _)| *name == arg.name);
-            named
-                .find_map(|(_, source)| self.arg(*source))
-                .ok_or_else(|| LowerError::UnknownArgument {
-                    step: self.step(),
-                    symbol: kernel.symbol,
-                    arg: arg.name,
-                })
-        };
-        kernel.args.iter().map(bind).collect()
     }
 
     fn arg(&self, source: Source) -> Option<Arg> {
         let region = |buffer| Some(Arg::Region { buffer, offset: 0 });
-        let (t, ids) = (self.tables, self.tables.ids);
-        let layer = || self.nodes.first()?.layer.map(|layer| layer as usize);
+        let value = |value: ValueId| region(self.tables.values + value as BufferId);
+        let inverse_root = |n: u32| {
+            let scale = 1.0 / libm::sqrt(f64::from(n));
+            Some(Arg::Imm((scale as f32).to_bits()))
+        };
+        let (g, ids) = (self.tables.geometry, self.tables.ids);
         match source {
-            Source::In(..) | Source::Out(..) => region(t.values + self.value(source)? as BufferId),
+            Source::In(..) => value(*self.current.get(self.operand(source)?)?),
+            Source::Out(..) => value(self.operand(source)?),
+            Source::Fresh(..) => {
+                let index = self.fresh().position(|fresh| fresh == source)?;
+                value(self.fresh_id(index))
+            }
+            Source::Temp(index) => value(self.values.len() + index),
             Source::Weight(op, slot) => {
                 let Tensor { buffer, offset, .. } = *self.tensor(op, slot)?;
                 Some(Arg::Region { buffer, offset })
@@ -297,30 +381,35 @@ impl Window<'_> {
             Source::Rows(op, slot) => Some(Arg::Imm(self.tensor(op, slot)?.rows)),
             Source::Cols(op, slot) => Some(Arg::Imm(self.tensor(op, slot)?.cols)),
             Source::Len(op, slot) => {
-                let value = self.value(Source::Out(op, slot))?;
-                Some(Arg::Imm(self.graph.values.get(value)?.len))
+                let value = self.operand(Source::Out(op, slot))?;
+                Some(Arg::Imm(self.values.get(value)?.len))
             }
-            Source::Size(dim) => Some(Arg::Imm(dim.of(t.geometry))),
-            Source::Zero => Some(Arg::Imm(0)),
+            Source::Size(dim) => Some(Arg::Imm(dim.of(g))),
+            Source::Number(number) => Some(Arg::Imm(number)),
+            Source::Splits => Some(Arg::Imm(self.tables.splits)),
             Source::Control => Some(Arg::WordAddr { offset: 0 }),
             Source::Prompt => region(ids.prompt),
             Source::Ring => region(ids.ring),
             Source::Rotation => region(ids.rope),
-            Source::Interleaved => Some(Arg::Imm(u32::from(t.rope == RopeStyle::AdjacentPairs))),
-            Source::Eps => Some(Arg::Imm(t.geometry.norm_eps.to_bits())),
-            Source::Scale => {
-                let scale = 1.0 / libm::sqrt(f64::from(t.geometry.head_dim));
-                Some(Arg::Imm((scale as f32).to_bits()))
+            Source::Interleaved => Some(Arg::Imm(u32::from(
+                self.tables.rope == RopeStyle::AdjacentPairs,
+            ))),
+            Source::Eps => Some(Arg::Imm(g.norm_eps.to_bits())),
+            Source::Scale => inverse_root(g.head_dim),
+            Source::StateScale => inverse_root(g.state_dim),
+            Source::State(number) => {
+                let layer = self.nodes.first()?.layer? as usize;
+                region(*ids.state.get(layer)?.get(number)?)
             }
-            Source::Keys => region(*ids.state.get(layer()?)?.first()?),
-            Source::Values => region(*ids.state.get(layer()?)?.get(1)?),
-            Source::State(number) => region(*ids.state.get(layer()?)?.get(number)?),
         }
     }
 
-    fn value(&self, source: Source) -> Option<ValueId> {
+    /// The graph's value of an operand.
+    fn operand(&self, source: Source) -> Option<ValueId> {
         match source {
-            Source::In(op, slot) => self.nodes.get(op)?.reads.get(slot).copied(),
+            Source::In(op, slot) | Source::Fresh(op, slot) => {
+                self.nodes.get(op)?.reads.get(slot).copied()
+            }
             Source::Out(op, slot) => self.nodes.get(op)?.writes.get(slot).copied(),
             _ => None,
         }

@@ -39,13 +39,10 @@ const TILED: Arg = ("tiled", Number(1));
 /// The epsilon inside the root of the length of queries and keys.
 const L2_EPS: Arg = ("eps", Number(1e-6f32.to_bits()));
 const L2_SCALE: Arg = ("scale", StateScale);
-const ALL_ROWS: [Arg; 4] = [
-    ("r0", Number(0)),
-    ("r1", Rows(0, 0)),
-    ("k", Cols(0, 0)),
-    ("rows", Rows(0, 0)),
-];
-const [R0, R1, K, ROWS]: [Arg; 4] = ALL_ROWS;
+const R0: Arg = ("r0", Number(0));
+const R1: Arg = ("r1", Rows(0, 0));
+const K: Arg = ("k", Cols(0, 0));
+const ROWS: Arg = ("rows", Rows(0, 0));
 const FOUR_TAPS: Option<(Dim, u32)> = Some((Dim::ConvTaps, 4));
 const THREE_TAPS: Option<(Dim, u32)> = Some((Dim::ConvTaps, 3));
 
@@ -189,8 +186,11 @@ macro_rules! fused {
 }
 
 /// One vector for two and more matrices.
-const SAME_X: [(Source, Source); 3] =
-    [(In(0, 0), In(1, 0)), (In(0, 0), In(2, 0)), (In(0, 0), In(3, 0))];
+const SAME_X: [(Source, Source); 3] = [
+    (In(0, 0), In(1, 0)),
+    (In(0, 0), In(2, 0)),
+    (In(0, 0), In(3, 0)),
+];
 const X: Arg = ("x", In(0, 0));
 const fn w(name: &'static str, op: usize) -> Arg {
     (name, Weight(op, 0))

@@ -138,6 +138,9 @@ pub struct Tensor {
 pub struct Options {
     /// Tokens of context this plan allocates KV rows for.
     pub context: u32,
+    /// Positions that this plan runs at are below this: the context, or the end of a bucket of a
+    /// family of plans that share their buffers' shapes.
+    pub bucket: u32,
     /// Element type of the KV cache: `F32` (exact mode) or `F16`.
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.

@@ -12,7 +12,7 @@
 mod order;
 mod verify;
 
-pub use order::{levels, order};
+pub use order::{arrange, levels, order};
 pub use verify::{Violation, verify};
 
 use crate::plan::{

@@ -10,11 +10,7 @@ pub(super) fn check(plan: &Plan, target: Target) -> Result<(), CheckError> {
         let place = Place::Step(0, "none".to_owned());
         return Err(CheckError::mismatch(place, "steps", 0, "at least one"));
     }
-    let ranges = WordRanges {
-        vocab: plan.model.geometry.vocab,
-        context: plan.options.context,
-        ring_entries: plan.options.ring_entries,
-    };
+    let ranges = WordRanges::of(&plan.model.geometry, &plan.options);
     let mut used = vec![false; plan.kernels.len()];
     for (id, step) in plan.steps.iter().enumerate() {
         let StepBody::Launch(launch) = &step.body;

@@ -126,6 +126,10 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
             format!("1 to {most}"),
         );
     }
+    if options.bucket == 0 || options.bucket > options.context {
+        let expected = format!("1 to {}, the context", options.context);
+        return wrong("bucket", options.bucket.to_string(), expected);
+    }
     if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16) {
         return wrong(
             "kv_dtype",
