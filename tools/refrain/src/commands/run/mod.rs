@@ -226,7 +226,7 @@ fn prompt(
         }
         (None, None, _) => Vec::new(),
     };
-    let (vocab, context) = (plan.model.geometry.vocab, plan.options.context);
+    let (vocab, context) = (plan.model.geometry.vocab, plan.options.bucket);
     if ids.is_empty() {
         return Err(bad(
             "the prompt has no tokens: give at least one character".to_owned()
