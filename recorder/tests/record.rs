@@ -7,7 +7,7 @@
 
 use refrain_device::{Buffer, Device, DeviceError, Function, MemoryKind, Stream};
 use refrain_kernels::Target;
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, Plan, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
@@ -60,7 +60,7 @@ fn open(gpu: &Arc<SoftGpu>) -> Arc<Device> {
 }
 
 fn plan() -> Arc<CheckedPlan> {
-    let file = GgufFile::open(MODEL).unwrap();
+    let file = ModelSource::open(MODEL).unwrap();
     let machine = Machine::load(Target::Gfx1201.name()).unwrap();
     let options = CompileOptions {
         context: Some(64),
@@ -553,7 +553,7 @@ fn changed_metadata_of_the_same_length_is_refused() {
     let device = open(&gpu());
     let good = std::fs::read(MODEL).unwrap();
     Instance::new(&device, &plan, &good).unwrap();
-    let header = plan.model.header_bytes as usize;
+    let header = plan.model.files[0].header_bytes as usize;
     let name = b"tokenizer.ggml.";
     let at = good.windows(name.len()).position(|part| part == name);
     let at = at.unwrap();

@@ -4,8 +4,9 @@
 //! not declared are both errors, because either would change the numbers silently.
 
 use super::{ARCHS, Arch, ArchError, Dim, LayerKind, OpDecl, RefusedKey, WeightDecl, keys};
-use crate::gguf::{GgufHeader, Metadata, TensorInfo, Value};
+use crate::gguf::{Metadata, Value};
 use crate::plan::Geometry;
+use crate::source::{ModelTable, TensorEntry, TensorType};
 use refrain_kernels::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ pub struct Bound {
     /// Weights that operations read, layer by layer in decode order; each tensor once.
     pub weights: Vec<BoundWeight>,
     /// Tensor of rotation factors, if there is one.
-    pub rope_factors: Option<TensorInfo>,
+    pub rope_factors: Option<TensorEntry>,
     /// Position in `weights` by the declaration's file name.
     by_name: BTreeMap<String, usize>,
 }
@@ -34,11 +35,13 @@ pub struct Bound {
 #[derive(Debug, Clone)]
 pub struct BoundWeight {
     /// Its record in the file.
-    pub info: TensorInfo,
+    pub info: TensorEntry,
     /// Layer it belongs to.
     pub layer: Option<u32>,
-    /// Element type.
+    /// Element type, once loaded.
     pub dtype: Dtype,
+    /// Element type in the file.
+    pub stored: Dtype,
     /// Output rows.
     pub rows: u32,
     /// Contiguous elements per row.
@@ -53,14 +56,13 @@ impl Bound {
 
     /// Kind of a layer.
     pub fn kind(&self, layer: u32) -> &'static LayerKind {
-        let kind = self.kinds.get(layer as usize).copied().unwrap_or_default();
-        // `keys::read` numbers no kind that the declaration has not.
-        &self.arch.kinds[usize::from(kind).min(self.arch.kinds.len() - 1)]
+        let kind = self.kinds.get(layer as usize);
+        self.arch.kind(kind.copied().unwrap_or_default())
     }
 }
 
-/// Binds the header of a model file.
-pub fn bind(header: &GgufHeader) -> Result<Bound, ArchError> {
+/// The declaration of a model.
+fn declaration(header: &ModelTable) -> Result<&'static Arch, ArchError> {
     let found = header.architecture()?;
     let Some(arch) = ARCHS.iter().copied().find(|arch| arch.name == found) else {
         let known = ARCHS
@@ -73,6 +75,31 @@ pub fn bind(header: &GgufHeader) -> Result<Bound, ArchError> {
             known,
         });
     };
+    Ok(arch)
+}
+
+/// Names and dimensions of the tensors that a model of this metadata has, for a model whose tensors
+/// are not there. A head that is `tied` to the embedding is none of them.
+pub fn declared(header: &ModelTable, tied: bool) -> Result<Vec<(String, Vec<u64>)>, ArchError> {
+    let arch = declaration(header)?;
+    let (geometry, kinds) = keys::read(arch, header)?;
+    let mut seen = BTreeSet::new();
+    let mut tensors = Vec::new();
+    for (layer, op) in each_op(arch, &kinds) {
+        for decl in op.operands().weights {
+            let name = decl.file_name(layer.filter(|_| decl.name.contains("{}")));
+            let left_out = tied && decl.tied_to.is_some();
+            if !left_out && seen.insert(name.clone()) {
+                tensors.push((name, expected_dims(decl, &geometry)));
+            }
+        }
+    }
+    Ok(tensors)
+}
+
+/// Binds what a model says about itself.
+pub fn bind(header: &ModelTable) -> Result<Bound, ArchError> {
+    let arch = declaration(header)?;
     let metadata = &header.metadata;
     for refused in arch.refused.iter().copied().flatten() {
         check_refused(arch, refused, metadata)?;
@@ -102,24 +129,22 @@ pub fn bind(header: &GgufHeader) -> Result<Bound, ArchError> {
     Ok(bound)
 }
 
-/// Visits the declared operations in decode order, with the layer of each.
-pub(crate) fn each_op(bound: &Bound) -> Vec<(Option<u32>, &'static OpDecl)> {
-    let arch = bound.arch;
+/// The declared operations in decode order, with the layer of each; `kinds` are those of the layers.
+pub(crate) fn each_op(arch: &Arch, kinds: &[u8]) -> Vec<(Option<u32>, &'static OpDecl)> {
     let outside = |ops: &'static [OpDecl]| ops.iter().map(|op| (None, op));
-    let layer = |layer: u32| {
-        let ops = bound.kind(layer).ops.iter().copied().flatten();
+    let layers = kinds.iter().zip(0..).flat_map(|(kind, layer)| {
+        let ops = arch.kind(*kind).ops.iter().copied().flatten();
         ops.map(move |op| (Some(layer), op))
-    };
-    let layers = (0..bound.geometry.layers).flat_map(layer);
+    });
     outside(arch.prologue)
         .chain(layers)
         .chain(outside(arch.epilogue))
         .collect()
 }
 
-fn bind_weights(bound: &mut Bound, header: &GgufHeader) -> Result<(), ArchError> {
+fn bind_weights(bound: &mut Bound, header: &ModelTable) -> Result<(), ArchError> {
     let mut used = BTreeSet::new();
-    for (layer, op) in each_op(bound) {
+    for (layer, op) in each_op(bound.arch, &bound.kinds) {
         for decl in op.operands().weights {
             // A weight outside the layers keeps its name whatever operation reads it.
             let layer = layer.filter(|_| decl.name.contains("{}"));
@@ -153,7 +178,7 @@ fn bind_weights(bound: &mut Bound, header: &GgufHeader) -> Result<(), ArchError>
 
 fn bind_weight(
     bound: &mut Bound,
-    header: &GgufHeader,
+    header: &ModelTable,
     decl: &'static WeightDecl,
     layer: Option<u32>,
     used: &mut BTreeSet<String>,
@@ -184,7 +209,8 @@ fn bind_weight(
             bound.weights.push(BoundWeight {
                 info: info.clone(),
                 layer,
-                dtype: dtype(info)?,
+                dtype: dtype(info, info.ty)?,
+                stored: dtype(info, info.stored)?,
                 rows: decl
                     .rows
                     .of(&bound.geometry)
@@ -200,10 +226,10 @@ fn bind_weight(
 }
 
 /// The catalog's type of the same name.
-fn dtype(info: &TensorInfo) -> Result<Dtype, ArchError> {
-    Dtype::parse(&info.ty.name().to_ascii_lowercase()).ok_or_else(|| ArchError::Dtype {
+fn dtype(info: &TensorEntry, ty: TensorType) -> Result<Dtype, ArchError> {
+    Dtype::parse(&ty.name().to_ascii_lowercase()).ok_or_else(|| ArchError::Dtype {
         tensor: info.name.clone(),
-        found: info.ty.name().to_owned(),
+        found: ty.name().to_owned(),
         known: Dtype::ALL.map(Dtype::name).join(", "),
     })
 }
@@ -218,7 +244,11 @@ fn shape(decl: &WeightDecl) -> impl Iterator<Item = Dim> {
     std::iter::once(decl.cols).chain(outer.filter(|dim| *dim != Dim::One))
 }
 
-fn check_shape(info: &TensorInfo, decl: &WeightDecl, geometry: &Geometry) -> Result<(), ArchError> {
+fn check_shape(
+    info: &TensorEntry,
+    decl: &WeightDecl,
+    geometry: &Geometry,
+) -> Result<(), ArchError> {
     let expected = expected_dims(decl, geometry);
     // Trailing dimensions of 1 say nothing; some converters write them.
     let ones = info.dims.iter().rev().take_while(|dim| **dim == 1).count();

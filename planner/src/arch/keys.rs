@@ -3,8 +3,9 @@
 //! Every count is bounded, so that no product of two leaves u32 and none with the context 2^60.
 
 use super::{Arch, ArchError, CountKey, KeyRule, LayerRule};
-use crate::gguf::{FromValue, GgufHeader, Metadata, Value};
+use crate::gguf::{FromValue, Metadata, Value};
 use crate::plan::Geometry;
+use crate::source::ModelTable;
 use refrain_kernels::RingEntry;
 
 fn bad(key: impl Into<String>, found: impl ToString, rule: impl Into<String>) -> ArchError {
@@ -93,7 +94,7 @@ const MOST_CONTEXT: u32 = 1 << 24;
 /// Geometry of a file and the kind of each of its layers, as positions in [`Arch::kinds`].
 pub(super) fn read(
     arch: &'static Arch,
-    header: &GgufHeader,
+    header: &ModelTable,
 ) -> Result<(Geometry, Vec<u8>), ArchError> {
     let keys = Keys {
         arch,
@@ -225,9 +226,16 @@ impl Keys<'_> {
 }
 
 /// Rows of the embedding, which key and tokenizer must confirm where they say anything.
-fn vocabulary(keys: &Keys<'_>, header: &GgufHeader) -> Result<u32, ArchError> {
-    let embedding = header.tensor("token_embd.weight")?;
-    let rows = embedding.rows();
+fn vocabulary(keys: &Keys<'_>, header: &ModelTable) -> Result<u32, ArchError> {
+    let embedding = match header.tensors.is_empty() {
+        // A model whose tensors are still to be declared has only its metadata.
+        true => None,
+        false => Some(header.tensor("token_embd.weight")?),
+    };
+    let rows = match embedding {
+        Some(embedding) => embedding.rows(),
+        None => header.metadata.get::<u64>(&keys.full("vocab_size"))?,
+    };
     let stated = keys
         .opt::<u64>("vocab_size")?
         .map(|n| (keys.full("vocab_size"), n));
@@ -241,7 +249,7 @@ fn vocabulary(keys: &Keys<'_>, header: &GgufHeader) -> Result<u32, ArchError> {
     };
     for (second_of, second) in stated.into_iter().chain(tokens) {
         if second != rows {
-            let first_of = embedding.name.clone();
+            let first_of = embedding.map_or_else(|| keys.full("vocab_size"), |e| e.name.clone());
             return Err(ArchError::Vocabulary {
                 first_of,
                 first: rows,

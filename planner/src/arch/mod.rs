@@ -19,7 +19,7 @@ mod qwen35moe;
 mod rows;
 
 pub(crate) use bind::each_op;
-pub use bind::{Bound, BoundWeight, bind};
+pub use bind::{Bound, BoundWeight, bind, declared};
 pub use decl::{Dim, Op, OpDecl, Operands, ValueDecl, WeightDecl};
 pub use error::ArchError;
 
@@ -57,6 +57,13 @@ pub struct Arch {
     pub epilogue: &'static [OpDecl],
     /// Factors that divide the rotation frequencies, one f32 per pair, if the file has them.
     pub rope_factors: Option<&'static WeightDecl>,
+}
+
+impl Arch {
+    /// Kind of that number; `keys` numbers no kind that the declaration has not.
+    pub(crate) fn kind(&self, number: u8) -> &'static LayerKind {
+        &self.kinds[usize::from(number).min(self.kinds.len() - 1)]
+    }
 }
 
 /// One kind of layer.

@@ -91,7 +91,7 @@ pub fn build(bound: &Bound) -> Result<Graph, GraphError> {
         },
         current: HashMap::new(),
     };
-    for (layer, decl) in each_op(bound) {
+    for (layer, decl) in each_op(bound.arch, &bound.kinds) {
         builder.add(layer, decl)?;
     }
     Ok(builder.graph)

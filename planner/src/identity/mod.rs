@@ -48,7 +48,7 @@ impl Layer {
     /// BLAKE3 context string; the version is raised when fields or their encoding change.
     const fn context(self) -> &'static str {
         match self {
-            Self::Model => "refrain.identity.model.v1",
+            Self::Model => "refrain.identity.model.v2",
             Self::Structure => "refrain.identity.structure.v1",
             Self::Schedule => "refrain.identity.schedule.v1",
             Self::Artifacts => "refrain.identity.artifacts.v1",

@@ -46,7 +46,7 @@ pub struct Layout {
 pub fn layout(
     bound: &Bound,
     options: &Options,
-    digests: &[Digest],
+    digests: &[Option<Digest>],
     rope: &[u8],
 ) -> Result<Layout, LowerError> {
     let mut buffers = Buffers(Vec::new());
@@ -150,7 +150,7 @@ impl Buffers {
 /// Weights to place, and those that are.
 struct Weights<'a> {
     bound: &'a Bound,
-    digests: &'a [Digest],
+    digests: &'a [Option<Digest>],
     /// Positions in `bound.weights` by layer.
     by_layer: BTreeMap<Option<u32>, Vec<usize>>,
     /// Tensors with their positions in `bound.weights`.
@@ -158,7 +158,7 @@ struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    fn new(bound: &'a Bound, digests: &'a [Digest]) -> Self {
+    fn new(bound: &'a Bound, digests: &'a [Option<Digest>]) -> Self {
         let mut by_layer: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (index, weight) in bound.weights.iter().enumerate() {
             by_layer.entry(weight.layer).or_default().push(index);
@@ -199,11 +199,13 @@ impl<'a> Weights<'a> {
             let tensor = Tensor {
                 name: weight.info.name.clone(),
                 dtype: weight.dtype,
+                stored: weight.stored,
+                load: weight.info.ops.clone(),
                 rows: weight.rows,
                 cols: weight.cols,
                 file_offset: weight.info.offset,
                 file_bytes: weight.info.bytes,
-                digest: self.digests.get(index).copied().unwrap_or_default(),
+                digest: self.digests.get(index).copied().flatten(),
                 buffer,
                 offset,
                 bytes,

@@ -50,7 +50,7 @@ pub struct Input<'a> {
     /// Its step.
     pub graph: &'a Graph,
     /// Digests of `bound.weights`.
-    pub digests: &'a [Digest],
+    pub digests: &'a [Option<Digest>],
     /// The rotation table.
     pub rope: &'a [u8],
     /// Options of the plan.

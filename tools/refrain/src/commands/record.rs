@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 pub(super) fn run(args: &RecordArgs) -> anyhow::Result<()> {
     let plan = Arc::new(input::open_plan(&args.plan)?);
+    input::require_weights(&plan)?;
     let model = input::model_of(&plan, &args.plan, args.model_file.as_deref())?;
     super::not_an_input(&args.output, &[&args.plan, &model])?;
     let source = FileSource::open(&model).with_context(|| model.display().to_string())?;
