@@ -14,3 +14,4 @@ mod container;
 mod fixture;
 mod identity;
 mod schedules;
+mod shapes;

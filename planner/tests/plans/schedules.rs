@@ -402,7 +402,7 @@ fn random_steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Longest chain over all conflicting pairs, by trying every pair.
-fn longest_chain(steps: &[Step]) -> usize {
+pub fn longest_chain(steps: &[Step]) -> usize {
     let meets = |a: &[Region], b: &[Region]| a.iter().any(|x| b.iter().any(|y| x.may_overlap(y)));
     let mut chain = vec![1; steps.len()];
     for to in 0..steps.len() {
