@@ -4,7 +4,8 @@
 use refrain_kernels::{Dtype, Target};
 use refrain_replay::Route;
 use refrain_tests::{
-    AUSTEN, AUSTEN_LINEAR, NanoOracle, Setup, TextOracle, largest_difference, logits, oracle, repository, session,
+    AUSTEN, AUSTEN_LINEAR, NanoOracle, Setup, TextOracle, largest_difference, logits, oracle,
+    repository, session,
 };
 
 /// Exact mode: f32 activations and KV on dequantised weights.
@@ -27,7 +28,13 @@ fn trained_models_give_the_oracle_s_tokens_and_logits() {
             let mut session = session(&repository(model), Setup::on(target)).unwrap();
             assert_eq!(session.route(), Route::Retained);
             for text in &texts {
-                check_text(&mut session, text, EXACT, 96, &format!("{name} on {target}"));
+                check_text(
+                    &mut session,
+                    text,
+                    EXACT,
+                    96,
+                    &format!("{name} on {target}"),
+                );
             }
         }
     }

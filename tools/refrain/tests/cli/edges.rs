@@ -93,6 +93,8 @@ fn a_plan_fixes_its_choices_and_its_model() {
         ("--kv", "f16"),
         ("--context", "64"),
         ("--machine", "gfx1100"),
+        ("--bucket", "64"),
+        ("--no-fuse", "gemv3"),
     ] {
         let ran = run(&[
             "run", "a.plan", "--prompt", "x", flag, value, SOFT[0], SOFT[1],

@@ -190,6 +190,8 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
         compile if compile.machine.is_some() => "machine",
         compile if compile.context.is_some() => "context",
         compile if compile.kv.is_some() => "kv",
+        compile if compile.bucket.is_some() => "bucket",
+        compile if !compile.no_fuse.is_empty() => "no-fuse",
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
