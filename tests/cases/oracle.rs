@@ -151,3 +151,38 @@ fn nano(model: &str, name: &str) {
         assert_eq!(generated, expected.generated, "{name} on {target}");
     }
 }
+
+/// One launch per operation gives the same tokens; where the context is not split, the same bits.
+#[test]
+fn fused_and_unfused_plans_agree() {
+    for name in NANO {
+        let model = repository(&format!("tests/models/nano-{name}.bf16.gguf"));
+        let expected: NanoOracle = oracle(&format!("nano-{name}.json")).unwrap();
+        let run = |fused: bool, context: u32| {
+            let setup = Setup {
+                fused,
+                context: Some(context),
+                ..Setup::on(Target::Gfx1201)
+            };
+            let mut session = session(&model, setup).unwrap();
+            let mut tokens = Vec::new();
+            session.start(&expected.prompt, 24).unwrap();
+            let steps = expected.prompt.len() as u32 + 23;
+            session
+                .advance(Route::Retained, steps, &mut |token| tokens.push(token))
+                .unwrap();
+            (tokens, logits(&mut session).unwrap())
+        };
+        // 64 positions are one part, 512 are two (lowering: POSITIONS_PER_PASS).
+        let (short, plain) = (run(true, 64), run(false, 64));
+        assert_eq!(short.0, expected.generated[..24], "{name}");
+        assert!(
+            short == plain,
+            "{name}: bits of fused and unfused kernels differ"
+        );
+        let (long, plain) = (run(true, 512), run(false, 512));
+        assert_eq!(long.0, plain.0, "{name}");
+        let error = largest_difference(&long.1, &plain.1);
+        assert!(error < EXACT, "{name}: {error}");
+    }
+}

@@ -6,6 +6,7 @@
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
+use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
@@ -80,6 +81,8 @@ pub struct Setup {
     pub kv: Dtype,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
+    /// Whether operations are fused.
+    pub fused: bool,
     /// Seed of the software GPU.
     pub seed: u64,
 }
@@ -92,6 +95,7 @@ impl Setup {
             session: SessionOptions::default(),
             kv: Dtype::F32,
             context: None,
+            fused: true,
             seed: 0,
         }
     }
@@ -107,6 +111,11 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let options = CompileOptions {
         kv_dtype: setup.kv,
         context: setup.context,
+        no_fuse: if setup.fused {
+            Vec::new()
+        } else {
+            fusions().map(str::to_owned).collect()
+        },
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))

@@ -1,7 +1,8 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
 use refrain_planner::{
-    LoadError, PlanError, durable::WriteError, lowering::LowerError, machine::MachineError, source::ReadError,
+    LoadError, PlanError, durable::WriteError, lowering::LowerError, machine::MachineError,
+    source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
