@@ -17,6 +17,7 @@ pub(super) fn rope(source: &ModelSource, bound: &Bound) -> Result<Vec<u8>, PlanE
         Some(info) if info.ty.name() != "F32" => {
             return Err(PlanError::Arch(ArchError::Dtype {
                 tensor: info.name.clone(),
+                layer: None,
                 found: info.ty.name().to_owned(),
                 known: "f32".to_owned(),
             }));
