@@ -59,7 +59,7 @@ pub(super) fn digests(
 }
 
 fn tensor(source: &ModelSource, info: &TensorEntry) -> Result<Digest, ReadError> {
-    if info.ops.is_empty() && info.ty == info.stored {
+    if info.ops.is_empty() && info.more.is_empty() && info.ty == info.stored {
         return digest(source, info.offset, info.bytes);
     }
     let bytes = source.tensor_bytes(info)?;

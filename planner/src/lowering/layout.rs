@@ -161,6 +161,7 @@ fn place(
             cols: weight.cols,
             file_offset: weight.info.offset,
             file_bytes: weight.info.bytes,
+            more: weight.info.more.clone(),
             digest: digests.get(index).copied().flatten(),
             buffer,
             offset,

@@ -124,6 +124,7 @@ fn table(parts: &[(&Path, &GgufHeader)], options: OpenOptions) -> Result<ModelTa
                 ops: Vec::new(),
                 offset: base.saturating_add(info.offset),
                 bytes: info.bytes,
+                more: Vec::new(),
             });
         }
         files.push(FileHead {

@@ -280,7 +280,7 @@ fn tensors_that_cannot_be_used_are_refused_by_name() {
                     vec![0; 2],
                 ))
             },
-            &["experts", "GGUF"],
+            &["num_experts is missing"],
         ),
         (
             |t| {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a fixture that fails, fails its test")]
 
 mod config;
+mod experts;
 mod fixture;
 mod header_only;
 mod hfq;

@@ -205,8 +205,8 @@ fn bad_folders_are_refused_in_one_sentence() {
     let cases: &[Case] = &[
         (
             |f| std::fs::remove_file(f.join("config.json")).unwrap(),
-            66,
-            &["config.json"],
+            74,
+            &["a folder without config.json"],
         ),
         (
             |f| std::fs::remove_file(f.join("model.safetensors")).unwrap(),
