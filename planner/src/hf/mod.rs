@@ -194,6 +194,7 @@ fn bind_names(config: &Config<'_>, stored: Vec<Stored>) -> Result<Vec<TensorEntr
         }
     }
     tensors.extend(stacked.finish(config.opt_count("num_experts")?.unwrap_or(0))?);
+    config.check_embedding(&tensors)?;
     config.check_tie(&tensors)?;
     for tensor in &tensors {
         let row = tensor.dims.first().copied().unwrap_or(1);
