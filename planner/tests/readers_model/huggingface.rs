@@ -4,6 +4,7 @@ use crate::fixture::{
     Folder, HF_LLAMA, HF_QWEN35, NANO_LLAMA, NANO_QWEN35, Raw, plan, repository, safetensors, says,
     tensors,
 };
+use refrain_planner::arch::ARCHS;
 use refrain_planner::identity::Layer;
 use refrain_planner::source::LoadOp;
 use refrain_planner::{CheckedPlan, ModelSource};
@@ -103,6 +104,18 @@ fn plan_of_a_folder_is_the_plan_of_its_gguf_file() {
         .iter()
         .find(|t| t.name == "blk.0.attn_q.weight");
     assert_eq!(query.unwrap().load, [LoadOp::PairRows { head_rows: 32 }]);
+}
+
+/// Loading does all that llama.cpp's converter does, so plans are equal where the architecture is
+/// declared.
+#[test]
+fn plan_of_a_folder_with_gated_delta_layers_is_the_plan_of_its_gguf_file() {
+    if ARCHS.iter().any(|arch| arch.name == "qwen35") {
+        same_plan(
+            &plan(&open(HF_QWEN35)).unwrap(),
+            &plan(&open(NANO_QWEN35)).unwrap(),
+        );
+    }
 }
 
 /// The model in `parts` shards with an index.

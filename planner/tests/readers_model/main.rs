@@ -13,6 +13,7 @@ mod mutations;
 mod safetensors;
 mod split;
 mod tokenizer;
+mod types;
 
 #[path = "../plans/fixture.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
