@@ -25,7 +25,9 @@ pub mod schedule;
 pub mod source;
 pub mod tokenizer;
 
-pub use compile::{CompileOptions, DEFAULT_CONTEXT, DEFAULT_RING_ENTRIES, PlanError, compile};
+pub use compile::{
+    CompileOptions, DEFAULT_CONTEXT, DEFAULT_RING_ENTRIES, FillError, PlanError, compile, fill,
+};
 pub use container::{CheckError, CheckedPlan, ContainerError, LoadError};
 pub use identity::{Identity, Layer, SequenceHash};
 pub use inspect::inspect;

@@ -31,7 +31,7 @@ pub enum SourceError {
     Files(Box<ReadError>),
     /// A plan that was made without weights.
     #[error(
-        "the plan of {model} was made without weights: the digests of its {tensors} tensors are unfilled; make the plan again from the whole model"
+        "the plan of {model} was made without weights: the digests of its {tensors} tensors are unfilled; fill them from the whole model, or make the plan again"
     )]
     WeightsAbsent {
         /// Model.

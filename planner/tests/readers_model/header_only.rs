@@ -5,7 +5,7 @@ use crate::tiny::{Meta, Tiny};
 use refrain_planner::identity::Layer;
 use refrain_planner::plan::Model;
 use refrain_planner::source::{OpenOptions, RECIPES, Recipe};
-use refrain_planner::{CheckedPlan, ModelSource, inspect};
+use refrain_planner::{CheckedPlan, ModelSource, fill, inspect};
 
 const HEADER_ONLY: OpenOptions = OpenOptions {
     header_only: true,
@@ -118,6 +118,39 @@ fn a_configuration_and_a_recipe_are_enough() {
     };
     assert_eq!(tensor("blk.1.ffn_up.weight"), "q8_0");
     assert_eq!(tensor("blk.1.ffn_norm.weight"), "f32");
+}
+
+#[test]
+fn a_plan_is_filled_only_by_the_model_it_was_made_for() {
+    let folder = Folder::of(HF_LLAMA);
+    let whole = folder.open().unwrap();
+    let expected = plan(&whole).unwrap();
+    let declared = plan(&by_recipe(&folder, "bf16").unwrap()).unwrap();
+    let filled = fill(&declared, &whole).unwrap();
+    assert!(filled.to_bytes() == expected.to_bytes());
+    // The same weights in another format fill it, too, as far as they say the same.
+    folder.config(|config| config["eos_token_id"] = serde_json::Value::Null);
+    let declared = plan(&by_recipe(&folder, "bf16").unwrap()).unwrap();
+    let gguf = ModelSource::open(repository(NANO_LLAMA)).unwrap();
+    let filled = fill(&declared, &gguf).unwrap();
+    assert_eq!(filled.identity(), plan(&gguf).unwrap().identity());
+
+    let refused =
+        |plan: &CheckedPlan, source: &ModelSource| fill(plan, source).unwrap_err().to_string();
+    says(&refused(&filled, &gguf), &["--fill"]);
+    says(
+        &refused(&declared, &by_recipe(&folder, "bf16").unwrap()),
+        &["whole model"],
+    );
+    says(
+        &refused(&declared, &whole),
+        &["end token", "Some(2)", "None"],
+    );
+    let q8 = plan(&by_recipe(&folder, "q8_0").unwrap()).unwrap();
+    says(&refused(&q8, &gguf), &["token_embd.weight", "bf16", "q8_0"]);
+    folder.config(|config| config["rope_parameters"]["rope_theta"] = 1e4.into());
+    let other = plan(&by_recipe(&folder, "bf16").unwrap()).unwrap();
+    says(&refused(&other, &gguf), &["geometry", "500000", "10000"]);
 }
 
 #[test]

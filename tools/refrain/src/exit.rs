@@ -1,7 +1,7 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
 use refrain_planner::{
-    LoadError, PlanError, durable::WriteError, machine::MachineError, source::ReadError,
+    FillError, LoadError, PlanError, durable::WriteError, machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
@@ -236,6 +236,7 @@ fn of_plan(error: &PlanError) -> Exit {
     match error {
         PlanError::Read(error) => of_read(error),
         PlanError::Context { .. } => Exit::Usage,
+        PlanError::Fill(FillError::Differs { .. }) => Exit::Mismatch,
         PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,
         _ => Exit::Data,
     }

@@ -191,6 +191,56 @@ fn a_configuration_is_planned_by_a_recipe() {
 }
 
 #[test]
+fn a_plan_without_weights_is_filled_and_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_model(&folder.path().join("m"));
+    let (prompt, generated) = oracle();
+    let run = |args: &[&str]| refrain_in(folder.path(), args);
+    let made = run(&["plan", "m/config.json", "--recipe", "bf16", "-o", "a.plan"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    let filled = run(&["plan", "m", "--fill", "a.plan", "-o", "b.plan"]);
+    assert_eq!(filled.code, 0, "{}", filled.err);
+    let whole = run(&["plan", "m", "-o", "c.plan"]);
+    assert_eq!(whole.code, 0, "{}", whole.err);
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert!(read("b.plan") == read("c.plan"));
+    let ran = run(&[
+        "run",
+        "b.plan",
+        "--prompt-ids",
+        &prompt,
+        "-n",
+        "3",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["tokens"].as_array().unwrap()[..], generated[..3]);
+
+    let again = run(&["plan", "m", "--fill", "b.plan", "-o", "d.plan"]);
+    assert_eq!(again.code, 65, "{}", again.err);
+    let other = repository("tests/models/nano-qwen3.bf16.gguf");
+    let other = run(&["plan", text(&other), "--fill", "a.plan", "-o", "d.plan"]);
+    assert_eq!(other.code, 76, "{}", other.err);
+    for word in ["architecture", "qwen3", "llama"] {
+        assert!(other.err.contains(word), "{}", other.err);
+    }
+    assert_eq!(
+        run(&[
+            "plan", "m", "--fill", "a.plan", "--kv", "f16", "-o", "d.plan"
+        ])
+        .code,
+        2
+    );
+    assert_eq!(
+        run(&["plan", "m", "--fill", "a.plan", "-o", "a.plan"]).code,
+        2
+    );
+    assert!(!folder.path().join("d.plan").exists());
+}
+
+#[test]
 fn the_refusal_has_a_page() {
     let page = refrain(&["explain", "RF023"]);
     assert_eq!(page.code, 0);
@@ -200,60 +250,61 @@ fn the_refusal_has_a_page() {
 /// What is done to a folder, the exit code, and words of the message.
 type Case = (fn(&Path), i32, &'static [&'static str]);
 
+const BAD_FOLDERS: &[Case] = &[
+    (
+        |f| std::fs::remove_file(f.join("config.json")).unwrap(),
+        74,
+        &["a folder without config.json"],
+    ),
+    (
+        |f| std::fs::remove_file(f.join("model.safetensors")).unwrap(),
+        66,
+        &["model.safetensors", "recipe"],
+    ),
+    (
+        |f| std::fs::write(f.join("config.json"), "{").unwrap(),
+        65,
+        &["config.json", "JSON"],
+    ),
+    (
+        |f| edit_config(f, |c| c["hidden_size"] = Value::Null),
+        65,
+        &["hidden_size is missing"],
+    ),
+    (
+        |f| edit_config(f, |c| c["num_key_value_heads"] = 3.into()),
+        65,
+        &["num_attention_heads is 4", "num_key_value_heads is 3"],
+    ),
+    (
+        |f| edit_config(f, |c| c["model_type"] = "bert".into()),
+        65,
+        &["\"bert\"", "llama"],
+    ),
+    (
+        |f| edit_config(f, |c| c["vocab_size"] = 255.into()),
+        65,
+        &["256", "255"],
+    ),
+    (
+        |f| std::fs::write(f.join("model.safetensors"), 100_000_000u64.to_le_bytes()).unwrap(),
+        65,
+        &["model.safetensors", "100000000", "33554432"],
+    ),
+    (
+        |f| {
+            let path = f.join("model.safetensors");
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
+        },
+        65,
+        &["model.norm.weight", "cut off"],
+    ),
+];
+
 #[test]
 fn bad_folders_are_refused_in_one_sentence() {
-    let cases: &[Case] = &[
-        (
-            |f| std::fs::remove_file(f.join("config.json")).unwrap(),
-            74,
-            &["a folder without config.json"],
-        ),
-        (
-            |f| std::fs::remove_file(f.join("model.safetensors")).unwrap(),
-            66,
-            &["model.safetensors", "recipe"],
-        ),
-        (
-            |f| std::fs::write(f.join("config.json"), "{").unwrap(),
-            65,
-            &["config.json", "JSON"],
-        ),
-        (
-            |f| edit_config(f, |c| c["hidden_size"] = Value::Null),
-            65,
-            &["hidden_size is missing"],
-        ),
-        (
-            |f| edit_config(f, |c| c["num_key_value_heads"] = 3.into()),
-            65,
-            &["num_attention_heads is 4", "num_key_value_heads is 3"],
-        ),
-        (
-            |f| edit_config(f, |c| c["model_type"] = "bert".into()),
-            65,
-            &["\"bert\"", "llama"],
-        ),
-        (
-            |f| edit_config(f, |c| c["vocab_size"] = 255.into()),
-            65,
-            &["256", "255"],
-        ),
-        (
-            |f| std::fs::write(f.join("model.safetensors"), 100_000_000u64.to_le_bytes()).unwrap(),
-            65,
-            &["model.safetensors", "100000000", "33554432"],
-        ),
-        (
-            |f| {
-                let path = f.join("model.safetensors");
-                let bytes = std::fs::read(&path).unwrap();
-                std::fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
-            },
-            65,
-            &["model.norm.weight", "cut off"],
-        ),
-    ];
-    for (damage, code, words) in cases {
+    for (damage, code, words) in BAD_FOLDERS {
         let folder = tempfile::tempdir().unwrap();
         copy_model(&folder.path().join("m"));
         damage(&folder.path().join("m"));
