@@ -6,7 +6,7 @@
 use refrain_kernels::{CatalogError, relayout};
 use refrain_planner::identity::hex;
 use refrain_planner::plan::{Model, Tensor};
-use refrain_planner::source::{LoadError, ReadError, SourceFile, load, locate, read_at};
+use refrain_planner::source::{LoadError, ReadError, SourceFile, load, locate, pieces, read_at};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub enum SourceError {
     Files(Box<ReadError>),
     /// A plan that was made without weights.
     #[error(
-        "the plan of {model} was made without weights: the digests of its {tensors} tensors are unfilled; make the plan again from the whole model"
+        "the plan of {model} was made without weights: the digests of its {tensors} tensors are unfilled; fill them from the whole model, or make the plan again"
     )]
     WeightsAbsent {
         /// Model.
@@ -272,6 +272,31 @@ pub fn check_header(source: &dyn TensorSource, model: &Model) -> Result<(), Sour
     Ok(())
 }
 
+/// The bytes of all pieces of a tensor.
+fn stored(source: &dyn TensorSource, tensor: &Tensor) -> Result<Vec<u8>, SourceError> {
+    let length = source.file_bytes()?;
+    let pieces = || pieces(tensor.file_offset, tensor.file_bytes, &tensor.more);
+    // Before the buffer is allocated: offsets and lengths come from a file.
+    let outside = pieces().find(|(offset, bytes)| *bytes > length.saturating_sub(*offset));
+    if let Some((offset, _)) = outside {
+        return Err(SourceError::Io {
+            name: source.name(),
+            offset,
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        });
+    }
+    let mut bytes = vec![0; tensor.file_bytes as usize];
+    let mut rest = bytes.as_mut_slice();
+    for (offset, length) in pieces() {
+        let Some((piece, after)) = rest.split_at_mut_checked(length as usize) else {
+            break;
+        };
+        source.read(offset, piece)?;
+        rest = after;
+    }
+    Ok(bytes)
+}
+
 /// The stored bytes of a tensor as its type in the plan.
 fn loaded(tensor: &Tensor, bytes: Vec<u8>) -> Result<Vec<u8>, SourceError> {
     if tensor.load.is_empty() && tensor.stored == tensor.dtype {
@@ -294,21 +319,7 @@ pub fn load_tensor<E: From<SourceError>>(
     tensor: &Tensor,
     place: impl FnOnce(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let left = source.file_bytes()?.saturating_sub(tensor.file_offset);
-    if tensor.file_bytes > left {
-        // Before the buffer is allocated: the length comes from a file.
-        let source_error = std::io::ErrorKind::UnexpectedEof.into();
-        let (name, offset) = (source.name(), tensor.file_offset);
-        return Err(SourceError::Io {
-            name,
-            offset,
-            source: source_error,
-        }
-        .into());
-    }
-    let mut bytes = vec![0; tensor.file_bytes as usize];
-    source.read(tensor.file_offset, &mut bytes)?;
-    let bytes = loaded(tensor, bytes)?;
+    let bytes = loaded(tensor, stored(source, tensor)?)?;
     let found = blake3::hash(&bytes);
     if Some(*found.as_bytes()) != tensor.digest {
         return Err(SourceError::Digest {

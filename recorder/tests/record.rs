@@ -571,6 +571,27 @@ fn changed_metadata_of_the_same_length_is_refused() {
     }
 }
 
+#[test]
+fn a_plan_without_weights_is_refused_before_anything_is_allocated() {
+    let gpu = gpu();
+    let device = open(&gpu);
+    let mut tables: Plan = (**plan()).clone();
+    for tensor in &mut tables.model.tensors {
+        tensor.digest = None;
+    }
+    let without = Arc::new(CheckedPlan::check(tables).unwrap());
+    let before = gpu.memory().allocations().len();
+    let source = FileSource::open(Path::new(MODEL)).unwrap();
+    let error = Instance::new(&device, &without, &source).unwrap_err();
+    assert!(
+        matches!(&error, InstanceError::Source(SourceError::WeightsAbsent { tensors, .. })
+            if *tensors == without.model.tensors.len()),
+        "{error}"
+    );
+    names(&error.to_string(), &["unfilled", "make the plan again"]);
+    assert_eq!(gpu.memory().allocations().len(), before);
+}
+
 /// The plan with a scratch buffer larger than any card.
 fn oversized(plan: &Arc<CheckedPlan>) -> Arc<CheckedPlan> {
     let mut tables: Plan = (***plan).clone();

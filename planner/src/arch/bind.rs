@@ -209,8 +209,8 @@ fn bind_weight(
             bound.weights.push(BoundWeight {
                 info: info.clone(),
                 layer,
-                dtype: dtype(info, info.ty)?,
-                stored: dtype(info, info.stored)?,
+                dtype: dtype(info, info.ty, layer)?,
+                stored: dtype(info, info.stored, layer)?,
                 rows: decl
                     .rows
                     .of(&bound.geometry)
@@ -226,9 +226,10 @@ fn bind_weight(
 }
 
 /// The catalog's type of the same name.
-fn dtype(info: &TensorEntry, ty: TensorType) -> Result<Dtype, ArchError> {
+fn dtype(info: &TensorEntry, ty: TensorType, layer: Option<u32>) -> Result<Dtype, ArchError> {
     Dtype::parse(&ty.name().to_ascii_lowercase()).ok_or_else(|| ArchError::Dtype {
         tensor: info.name.clone(),
+        layer,
         found: ty.name().to_owned(),
         known: Dtype::ALL.map(Dtype::name).join(", "),
     })

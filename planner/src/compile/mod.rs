@@ -1,6 +1,9 @@
 //! From a model and a machine to a checked plan. Same inputs, same bytes.
 
+mod fill;
 mod weights;
+
+pub use fill::{FillError, fill};
 
 use crate::arch::{self, ArchError, Bound, State};
 use crate::container::{CheckError, CheckedPlan};
@@ -124,6 +127,9 @@ pub enum PlanError {
         /// KV bytes of one token.
         per_token: u64,
     },
+    /// A plan without weights and another model.
+    #[error(transparent)]
+    Fill(#[from] FillError),
     /// The result contradicts itself: a fault of the planner, not of the model.
     #[error("the plan made contradicts itself, please report it: {0}")]
     Check(Box<CheckError>),

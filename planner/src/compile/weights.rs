@@ -17,6 +17,7 @@ pub(super) fn rope(source: &ModelSource, bound: &Bound) -> Result<Vec<u8>, PlanE
         Some(info) if info.ty.name() != "F32" => {
             return Err(PlanError::Arch(ArchError::Dtype {
                 tensor: info.name.clone(),
+                layer: None,
                 found: info.ty.name().to_owned(),
                 known: "f32".to_owned(),
             }));
@@ -58,7 +59,7 @@ pub(super) fn digests(
 }
 
 fn tensor(source: &ModelSource, info: &TensorEntry) -> Result<Digest, ReadError> {
-    if info.ops.is_empty() && info.ty == info.stored {
+    if info.ops.is_empty() && info.more.is_empty() && info.ty == info.stored {
         return digest(source, info.offset, info.bytes);
     }
     let bytes = source.tensor_bytes(info)?;

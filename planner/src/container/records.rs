@@ -60,6 +60,7 @@ record!(Tensor {
     cols: u32,
     file_offset: u64,
     file_bytes: u64,
+    more: Vec<u64>,
     digest: Option<Digest>,
     buffer: u32,
     offset: u64,

@@ -142,6 +142,33 @@ impl<'a> Config<'a> {
         }
     }
 
+    /// The embedding must have a row for each token of the vocabulary and the width of the model.
+    pub(super) fn check_embedding(&self, tensors: &[TensorEntry]) -> Result<(), ConfigError> {
+        let mut named = tensors
+            .iter()
+            .filter(|tensor| tensor.name == "token_embd.weight");
+        let Some(&[width, rows]) = named.next().map(|embedding| &embedding.dims[..]) else {
+            return Ok(());
+        };
+        let fields = [
+            ("vocab_size", "rows of embed_tokens.weight", rows),
+            ("hidden_size", "columns of embed_tokens.weight", width),
+        ];
+        for (first, second, found) in fields {
+            let stated = self.count(first)?;
+            if u64::from(stated) != found {
+                return Err(ConfigError::Contradiction {
+                    first,
+                    first_value: stated.to_string(),
+                    second,
+                    second_value: found.to_string(),
+                    rule: "both must be the same",
+                });
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn check_tie(&self, tensors: &[TensorEntry]) -> Result<(), ConfigError> {
         let tied = self.tied()?;
         let head = tensors.iter().any(|tensor| tensor.name == "output.weight");

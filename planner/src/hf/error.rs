@@ -91,12 +91,14 @@ pub enum ConfigError {
         needed: &'static str,
     },
     /// Experts as Hugging Face stores them.
-    #[error(
-        "tensor {tensor}: experts are read only as GGUF stacks them; take the GGUF file of this model"
-    )]
+    #[error("tensor {tensor} is {found}, it must be {rule}; fetch all files of one model")]
     Experts {
         /// Tensor.
         tensor: String,
+        /// Type and shape.
+        found: String,
+        /// What it must be.
+        rule: String,
     },
     /// A tokenizer that byte-level BPE does not cover.
     #[error("{what} is {found}, {rule}; take the GGUF file of this model")]

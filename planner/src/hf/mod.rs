@@ -7,6 +7,7 @@
 
 mod config;
 mod error;
+mod experts;
 mod json;
 mod keys;
 mod names;
@@ -181,19 +182,19 @@ pub(crate) fn table(
 /// Tensors under GGUF names, with what must be done to them.
 fn bind_names(config: &Config<'_>, stored: Vec<Stored>) -> Result<Vec<TensorEntry>, ReadError> {
     let rows = names::Names::of(config)?;
+    let mut stacked = experts::Experts::default();
     let mut tensors = Vec::with_capacity(stored.len());
     for tensor in stored {
         if names::ignored(&tensor.name) {
             continue;
         }
-        if names::is_expert(&tensor.name) {
-            return Err(ConfigError::Experts {
-                tensor: tensor.name,
-            }
-            .into());
+        match experts::part(names::stripped(&tensor.name)) {
+            Some(part) => stacked.add(part, tensor, config.count("num_experts")?)?,
+            None => tensors.push(rows.bind(tensor)?),
         }
-        tensors.push(rows.bind(tensor)?);
     }
+    tensors.extend(stacked.finish(config.opt_count("num_experts")?.unwrap_or(0))?);
+    config.check_embedding(&tensors)?;
     config.check_tie(&tensors)?;
     for tensor in &tensors {
         let row = tensor.dims.first().copied().unwrap_or(1);

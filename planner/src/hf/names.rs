@@ -280,13 +280,15 @@ pub(super) fn ignored(name: &str) -> bool {
         || IGNORED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// Whether the tensor holds experts, one by one or fused.
-pub(super) fn is_expert(name: &str) -> bool {
-    name.contains(".mlp.experts.")
+/// A name without the prefix of the text model.
+pub(super) fn stripped(name: &str) -> &str {
+    let mut prefixes = PREFIXES.iter();
+    let found = prefixes.find_map(|prefix| name.strip_prefix(prefix));
+    found.unwrap_or_else(|| name.strip_prefix("language_model.").unwrap_or(name))
 }
 
 /// A name with its layer taken out: `layers.3.x` is (`layers.{}.x`, 3).
-fn template(name: &str, stem: &str) -> (String, Option<u32>) {
+pub(super) fn template(name: &str, stem: &str) -> (String, Option<u32>) {
     let numbered = || {
         let rest = name.strip_prefix(stem)?;
         let (number, rest) = rest.split_once('.')?;
@@ -330,11 +332,7 @@ impl Names {
     /// The tensor under its GGUF name. One without a row keeps its name and is refused when the
     /// model is bound, which knows what is declared.
     pub(super) fn bind(&self, stored: Stored) -> Result<TensorEntry, ConfigError> {
-        let stripped = PREFIXES
-            .iter()
-            .find_map(|prefix| stored.name.strip_prefix(prefix));
-        let stripped = stripped.or_else(|| stored.name.strip_prefix("language_model."));
-        let (template, layer) = template(stripped.unwrap_or(&stored.name), "layers.");
+        let (template, layer) = template(stripped(&stored.name), "layers.");
         let row = self.rows.get(template.as_str());
         let mut dims: Vec<u64> = stored.shape.iter().rev().copied().collect();
         // The channel dimension of a depthwise convolution.
@@ -364,6 +362,7 @@ impl Names {
             stored: stored.ty,
             offset: stored.offset,
             bytes: stored.bytes,
+            more: Vec::new(),
             name,
             dims,
         })

@@ -101,13 +101,13 @@ pub enum HfqError {
     },
     /// A type that is not known.
     #[error(
-        "tensor {tensor} has quant type {found}, known are {known}; quantise the model to one of them"
+        "tensor {tensor} has quant type {found}, which is not read; read are {known}: quantise the model to one of them"
     )]
     Type {
         /// Tensor.
         tensor: String,
-        /// Number.
-        found: u8,
+        /// Number, and name where it is known.
+        found: String,
         /// Known types.
         known: String,
     },

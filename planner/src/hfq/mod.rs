@@ -31,13 +31,47 @@ pub const TYPES: &[(u8, TensorType)] = &[
     (1, TensorType::new("F16", 1, 2)),
     (2, TensorType::new("F32", 1, 4)),
     (3, TensorType::new("Q8_0", 32, 34)),
+    (4, TensorType::new("Q4_K", 256, 144)),
     (6, TensorType::new("HFQ4_G256", 256, 136)),
+    (7, TensorType::new("HFQ4_G128", 128, 72)),
     (8, TensorType::new("HFQ6_G256", 256, 200)),
+    (9, TensorType::new("HFQ2_G256", 256, 72)),
+    (10, TensorType::new("HFQ2_G128", 128, 40)),
+    (11, TensorType::new("HFQ3_G256", 256, 104)),
+    (12, TensorType::new("HFQ3_G128", 128, 56)),
     (13, TensorType::new("MQ4_G256", 256, 136)),
     (15, TensorType::new("MQ6_G256", 256, 200)),
     (16, TensorType::new("BF16", 1, 2)),
+    (17, TensorType::new("MQ3_G256", 256, 104)),
+    (18, TensorType::new("MQ2_G256", 256, 72)),
+    (19, TensorType::new("MQ2_G256_LLOYD", 256, 72)),
+    (20, TensorType::new("MQ3_G256_LLOYD", 256, 112)),
+    (30, TensorType::new("MQ4_G256_LLOYD", 256, 160)),
+    (31, TensorType::new("MQ5_G256", 256, 168)),
+    (40, TensorType::new("TQ2_G128", 128, 34)),
+    (41, TensorType::new("BQ1_G128", 128, 18)),
     (44, TensorType::new("MQ4_G256_V2", 256, 136)),
     (45, TensorType::new("MQ4C_G256", 256, 136)),
+    (47, TensorType::new("MQ6_G256_V2", 256, 200)),
+    (48, TensorType::new("MQ5_G256_V2", 256, 168)),
+    (49, TensorType::new("MQ3_G256_V2", 256, 104)),
+    (50, TensorType::new("MQ2_G256_V2", 256, 72)),
+    (51, TensorType::new("MQ2_G256_LLOYD_U", 256, 72)),
+];
+
+/// Types whose size is no matter of groups alone, or that are no weights: number and name. They are
+/// refused by name.
+pub const UNSIZED_TYPES: &[(u8, &str)] = &[
+    (0, "Q4F16_G64"),
+    (5, "Q8HFQ"),
+    (14, "MQ8"),
+    (21, "HFP4_G32"),
+    (22, "TID_I32"),
+    (24, "MFP4_G32"),
+    (28, "PARO4_G128"),
+    (29, "PARO4_G128_T"),
+    (38, "MQ2_G256_GL"),
+    (39, "MQ3_G256_GL"),
 ];
 
 /// Architectures: number in the file, and the `model_type`s of the configuration that it goes with.
@@ -305,9 +339,13 @@ impl<'a> Cursor<'a> {
             let known = TYPES
                 .iter()
                 .map(|row| format!("{} {}", row.0, row.1.name()));
+            let named = UNSIZED_TYPES.iter().find(|row| row.0 == number);
             return Err(HfqError::Type {
                 tensor: name,
-                found: number,
+                found: match named {
+                    Some((number, name)) => format!("{number} {name}"),
+                    None => number.to_string(),
+                },
                 known: known.collect::<Vec<_>>().join(", "),
             });
         };

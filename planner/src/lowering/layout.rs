@@ -205,6 +205,7 @@ impl<'a> Weights<'a> {
                 cols: weight.cols,
                 file_offset: weight.info.offset,
                 file_bytes: weight.info.bytes,
+                more: weight.info.more.clone(),
                 digest: self.digests.get(index).copied().flatten(),
                 buffer,
                 offset,

@@ -148,8 +148,10 @@ pub struct Tensor {
     pub cols: u32,
     /// Byte offset, counted through all files of the model; 0 where it has no place yet.
     pub file_offset: u64,
-    /// Bytes in the model file.
+    /// Bytes in the model files.
     pub file_bytes: u64,
+    /// Where further pieces start, if it lies in several of equal length.
+    pub more: Vec<u64>,
     /// Digest of the elements as `dtype`, everything of `load` done: the same for every file format.
     /// `None` where the weights were not there.
     pub digest: Option<Digest>,

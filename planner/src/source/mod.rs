@@ -21,7 +21,7 @@ pub use files::{SourceFile, read_at};
 pub use load::{LoadError, LoadOp};
 pub use locate::{Located, locate};
 pub use recipe::{RECIPES, Recipe};
-pub use table::{FileHead, Format, ModelTable, TensorEntry, TensorType};
+pub use table::{FileHead, Format, ModelTable, TensorEntry, TensorType, pieces};
 
 use crate::gguf::Metadata;
 use std::path::{Path, PathBuf};
@@ -93,31 +93,42 @@ impl ModelSource {
     /// [`ReadError::Io`], [`ReadError::Load`], [`ReadError::WeightsAbsent`].
     pub fn tensor_bytes(&self, tensor: &TensorEntry) -> Result<Vec<u8>, ReadError> {
         let lengths = self.table.lengths();
-        let end = tensor.offset.saturating_add(tensor.bytes);
-        if !self.table.weights && !self.holds(tensor) {
-            return Err(ReadError::WeightsAbsent {
-                tensor: tensor.name.clone(),
-            });
+        let total = lengths
+            .iter()
+            .fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        for (offset, bytes) in tensor.pieces() {
+            if !self.table.weights && !self.holds(offset, bytes) {
+                return Err(ReadError::WeightsAbsent {
+                    tensor: tensor.name.clone(),
+                });
+            }
+            let end = offset.saturating_add(bytes);
+            if end > total {
+                return Err(ReadError::Foreign {
+                    tensor: tensor.name.clone(),
+                    end,
+                    bytes: total,
+                });
+            }
         }
-        if end > lengths.iter().sum() {
-            return Err(ReadError::Foreign {
-                tensor: tensor.name.clone(),
-                end,
-                bytes: lengths.iter().sum(),
-            });
+        let mut stored = vec![0; tensor.bytes as usize];
+        let mut rest = stored.as_mut_slice();
+        for (offset, bytes) in tensor.pieces() {
+            let Some((piece, after)) = rest.split_at_mut_checked(bytes as usize) else {
+                break;
+            };
+            read_at(&self.files, &lengths, offset, piece)?;
+            rest = after;
         }
-        let mut bytes = vec![0; tensor.bytes as usize];
-        read_at(&self.files, &lengths, tensor.offset, &mut bytes)?;
-        tensor.load(bytes)
+        tensor.load(stored)
     }
 
-    /// Whether the files at hand really hold the tensor, which matters where they end early.
-    fn holds(&self, tensor: &TensorEntry) -> bool {
+    /// Whether the files at hand really hold the bytes, which matters where they end early.
+    fn holds(&self, offset: u64, bytes: u64) -> bool {
+        let end = offset.saturating_add(bytes);
         let mut base = 0u64;
         for (file, head) in self.files.iter().zip(&self.table.files) {
-            let end = tensor.offset.saturating_add(tensor.bytes);
-            if tensor.offset >= base && tensor.bytes > 0 && end <= base.saturating_add(file.bytes())
-            {
+            if offset >= base && bytes > 0 && end <= base.saturating_add(file.bytes()) {
                 return true;
             }
             base = base.saturating_add(head.bytes);

@@ -84,6 +84,7 @@ impl Recipe {
                 ops: Vec::new(),
                 offset: 0,
                 bytes,
+                more: Vec::new(),
             })
         };
         declared.into_iter().map(entry).collect()

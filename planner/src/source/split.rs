@@ -30,9 +30,7 @@ pub(super) fn open(paths: &[PathBuf], options: OpenOptions) -> Result<ModelSourc
         .map(|part| (part.path(), part.header()))
         .collect();
     check(&headers)?;
-    let table = table(&headers, options)?;
-    let files = parts.into_iter().map(GgufFile::into_file).collect();
-    Ok(ModelSource { files, table })
+    join(parts, options)
 }
 
 fn number(metadata: &Metadata, key: &str) -> Result<Option<u64>, ReadError> {
@@ -110,45 +108,37 @@ fn check(parts: &[(&Path, &GgufHeader)]) -> Result<(), ReadError> {
     }
 }
 
-fn table(parts: &[(&Path, &GgufHeader)], options: OpenOptions) -> Result<ModelTable, ReadError> {
-    let mut tensors = Vec::new();
-    let mut files = Vec::with_capacity(parts.len());
+/// One model of its parts; the metadata is the first one's.
+fn join(parts: Vec<GgufFile>, options: OpenOptions) -> Result<ModelSource, ReadError> {
+    let mut metadata = None;
+    let (mut tensors, mut heads, mut files) = (Vec::new(), Vec::new(), Vec::new());
     let mut base = 0u64;
-    for (_, header) in parts {
-        for info in &header.tensors {
+    for part in parts {
+        let (path, file, header) = part.into_parts();
+        for info in header.tensors {
             tensors.push(TensorEntry {
-                name: info.name.clone(),
-                dims: info.dims.clone(),
+                name: info.name,
+                dims: info.dims,
                 ty: info.ty.into(),
                 stored: info.ty.into(),
                 ops: Vec::new(),
                 offset: base.saturating_add(info.offset),
                 bytes: info.bytes,
+                more: Vec::new(),
             });
         }
-        files.push(FileHead {
+        heads.push(FileHead {
             bytes: header.file_bytes,
             // A part without tensors may end before its padding.
             header_bytes: header.data_offset.min(header.file_bytes),
         });
         base = base.saturating_add(header.file_bytes);
-    }
-    let metadata = parts.first().map(|(_, header)| header.metadata.clone());
-    ModelTable::new(
-        Format::Gguf,
-        metadata.unwrap_or_default(),
-        tensors,
-        files,
-        options,
-    )
-}
-
-impl GgufFile {
-    /// The file alone, without its header.
-    pub(crate) fn into_file(self) -> SourceFile {
-        let (path, file, header) = self.into_parts();
+        metadata.get_or_insert(header.metadata);
         // Where it ends early, a read past its end says so.
         let bytes = file.metadata().map_or(header.file_bytes, |meta| meta.len());
-        SourceFile::of(path, file, bytes)
+        files.push(SourceFile::of(path, file, bytes));
     }
+    let metadata = metadata.unwrap_or_default();
+    let table = ModelTable::new(Format::Gguf, metadata, tensors, heads, options)?;
+    Ok(ModelSource { files, table })
 }

@@ -90,8 +90,11 @@ pub struct TensorEntry {
     pub ops: Vec<LoadOp>,
     /// First byte, counted through all files; 0 where the tensor has no place yet.
     pub offset: u64,
-    /// Bytes in the file.
+    /// Bytes in the files.
     pub bytes: u64,
+    /// Where further pieces start, if the tensor lies in several of equal length: experts that
+    /// their file holds one by one.
+    pub more: Vec<u64>,
 }
 
 impl TensorEntry {
@@ -99,6 +102,11 @@ impl TensorEntry {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.dims.iter().skip(1).product()
+    }
+
+    /// Offset and length of each piece in the files.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, u64)> {
+        pieces(self.offset, self.bytes, &self.more)
     }
 
     /// Stored bytes as loaded ones.
@@ -115,6 +123,13 @@ impl TensorEntry {
             }
         })
     }
+}
+
+/// Offset and length of each of `1 + more.len()` equal pieces of `bytes` together.
+pub fn pieces(offset: u64, bytes: u64, more: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+    let each = bytes / (more.len() as u64 + 1);
+    let offsets = std::iter::once(offset).chain(more.iter().copied());
+    offsets.map(move |offset| (offset, each))
 }
 
 /// Format of a model's files.

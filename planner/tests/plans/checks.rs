@@ -77,6 +77,19 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         "TENS",
     ),
     (
+        "more pieces than rows",
+        |p| {
+            let tensor = &mut p.model.tensors[1];
+            tensor.more = vec![tensor.file_offset];
+        },
+        "TENS",
+    ),
+    (
+        "a piece outside every file",
+        |p| p.model.tensors[2].more = vec![1 << 40],
+        "TENS",
+    ),
+    (
         "stored wider than planned",
         |p| p.model.tensors[2].stored = Dtype::F32,
         "TENS",

@@ -52,6 +52,11 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         &[Model],
     ),
     (
+        "pieces",
+        |p, n| p.model.tensors[0].more = vec![u64::from(n)],
+        &[],
+    ),
+    (
         "header length",
         |p, n| p.model.files[0].header_bytes += u64::from(n),
         &[],

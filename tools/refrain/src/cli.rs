@@ -214,7 +214,8 @@ Examples (no GPU needed):
   refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan
   refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan --machine gfx1100 --kv f16
   refrain plan tests/models/hf/llama -o /tmp/llama.plan
-  refrain plan tests/models/hf/llama/config.json --recipe q8_0 -o /tmp/llama.plan")]
+  refrain plan tests/models/hf/llama/config.json --recipe bf16 -o /tmp/llama.plan
+  refrain plan tests/models/hf/llama --fill /tmp/llama.plan -o /tmp/filled.plan")]
 pub struct PlanArgs {
     /// Model: a GGUF file or any part of one, a Hugging Face folder, an HFQ file.
     pub model: PathBuf,
@@ -229,6 +230,13 @@ pub struct PlanArgs {
     /// recipe. The plan has no digests of weights and cannot run.
     #[arg(long, value_name = "RECIPE", conflicts_with = "header_only", value_parser = parse_recipe)]
     pub recipe: Option<&'static Recipe>,
+    /// Take everything from a plan that was made without weights, and its digests from the model.
+    #[arg(
+        long,
+        value_name = "PLAN",
+        conflicts_with_all = ["header_only", "recipe", "machine", "context", "kv"]
+    )]
+    pub fill: Option<PathBuf>,
     /// Plan choices; the default machine is gfx1201.
     #[command(flatten)]
     pub compile: CompileArgs,

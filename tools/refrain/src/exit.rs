@@ -1,8 +1,8 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
 use refrain_planner::{
-    LoadError, PlanError, durable::WriteError, lowering::LowerError, machine::MachineError,
-    source::ReadError,
+    FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
+    machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
@@ -241,6 +241,7 @@ fn of_plan(error: &PlanError) -> Exit {
         | PlanError::BucketOrder { .. }
         | PlanError::Lower(LowerError::UnknownFusion { .. }) => Exit::Usage,
         PlanError::Lower(LowerError::NoRow { .. }) => Exit::Bug,
+        PlanError::Fill(FillError::Differs { .. }) => Exit::Mismatch,
         PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,
         _ => Exit::Data,
     }

@@ -37,7 +37,8 @@ pub fn require_file(path: &Path) -> Result<(), CliError> {
     let shown = path.display().to_string();
     let kind = match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() => return Ok(()),
-        Ok(meta) if meta.is_dir() => "a folder",
+        Ok(meta) if meta.is_dir() && has_config(path) => "a folder",
+        Ok(meta) if meta.is_dir() => "a folder without config.json",
         Ok(_) => "no regular file (a pipe, socket or device)",
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(CliError::NoInput { path: shown });
@@ -78,9 +79,14 @@ pub fn kind(path: &Path) -> Result<Kind, CliError> {
     })
 }
 
-/// An error for a path that is neither a regular file nor a folder, which may hold a model.
+/// Whether it is a folder that may hold a Hugging Face model.
+fn has_config(path: &Path) -> bool {
+    path.join("config.json").is_file()
+}
+
+/// An error for a path that is neither a regular file nor a folder of a model.
 fn require_model(path: &Path) -> Result<(), CliError> {
-    match path.is_dir() {
+    match has_config(path) {
         true => Ok(()),
         false => require_file(path),
     }
@@ -213,7 +219,7 @@ fn may_be_model(path: &Path) -> bool {
     const EXTENSIONS: [&str; 5] = ["gguf", "hfq", "mq4", "mq4r", "mq6"];
     let extension = path.extension().and_then(|ext| ext.to_str());
     match path.is_dir() {
-        true => path.join("config.json").is_file(),
+        true => has_config(path),
         false => {
             extension.is_some_and(|ext| EXTENSIONS.contains(&ext))
                 || path.file_name().is_some_and(|name| name == "config.json")

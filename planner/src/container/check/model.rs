@@ -3,7 +3,7 @@
 use super::error::{CheckError, Place};
 use crate::gguf;
 use crate::plan::{Plan, Tensor};
-use crate::source::load;
+use crate::source::{load, pieces};
 
 /// Most files of a model. Published ones have some 200 shards.
 const FILES: usize = 1 << 12;
@@ -76,37 +76,43 @@ fn loading(tensor: &Tensor) -> Result<(), CheckError> {
     })
 }
 
-/// A tensor lies between the head and the end of one file. One without a digest may have no place.
+/// Each piece of a tensor lies between the head and the end of one file. A tensor without a digest
+/// may have no place.
 fn place(plan: &Plan, tensor: &Tensor) -> Result<(), CheckError> {
-    if tensor.digest.is_none() && tensor.file_offset == 0 {
+    if tensor.digest.is_none() && tensor.file_offset == 0 && tensor.more.is_empty() {
         return Ok(());
     }
-    let found = || format!("{} + {}", tensor.file_offset, tensor.file_bytes);
-    let end = tensor.file_offset.checked_add(tensor.file_bytes);
+    let wrong = |what, found: String, expected: String| {
+        let place = Place::Tensor(tensor.name.clone());
+        Err(CheckError::mismatch(place, what, found, expected))
+    };
+    let count = tensor.more.len() as u64 + 1;
+    if count > u64::from(tensor.rows) || !tensor.file_bytes.is_multiple_of(count) {
+        let expected = format!(
+            "equal parts of {} rows and {} bytes",
+            tensor.rows, tensor.file_bytes
+        );
+        return wrong("pieces", count.to_string(), expected);
+    }
+    for (offset, bytes) in pieces(tensor.file_offset, tensor.file_bytes, &tensor.more) {
+        if let Some(expected) = misplaced(plan, offset, bytes) {
+            return wrong("end in file", format!("{offset} + {bytes}"), expected);
+        }
+    }
+    Ok(())
+}
+
+/// Where a piece must lie, if it does not.
+fn misplaced(plan: &Plan, offset: u64, bytes: u64) -> Option<String> {
+    let end = offset.checked_add(bytes);
     let mut base = 0u64;
     for file in &plan.model.files {
         let (first, limit) = (base + file.header_bytes, base + file.bytes);
-        if tensor.file_offset < limit {
-            if tensor.file_offset >= first && end.is_some_and(|end| end <= limit) {
-                return Ok(());
-            }
-            let expected = format!("from {first} to {limit}, the data of one file");
-            let place = Place::Tensor(tensor.name.clone());
-            return Err(CheckError::mismatch(
-                place,
-                "end in file",
-                found(),
-                expected,
-            ));
+        if offset < limit {
+            let inside = offset >= first && end.is_some_and(|end| end <= limit);
+            return (!inside).then(|| format!("from {first} to {limit}, the data of one file"));
         }
         base = limit;
     }
-    let place = Place::Tensor(tensor.name.clone());
-    let expected = format!("at most {base}");
-    Err(CheckError::mismatch(
-        place,
-        "end in file",
-        found(),
-        expected,
-    ))
+    Some(format!("at most {base}"))
 }

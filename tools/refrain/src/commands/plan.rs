@@ -4,7 +4,7 @@ use crate::cli::PlanArgs;
 use crate::{input, output};
 use anyhow::Context;
 use refrain_planner::source::OpenOptions;
-use refrain_planner::{compile, durable};
+use refrain_planner::{compile, durable, fill};
 use refrain_replay::DeviceSpec;
 
 pub(super) fn run(args: &PlanArgs) -> anyhow::Result<()> {
@@ -18,8 +18,14 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<()> {
     for file in source.paths() {
         super::not_an_input(&args.output, &[&file])?;
     }
-    let plan = compile(&source, &machine, &super::compile_options(&args.compile))
-        .with_context(|| args.model.display().to_string())?;
+    let plan = match &args.fill {
+        None => compile(&source, &machine, &super::compile_options(&args.compile)),
+        Some(path) => {
+            super::not_an_input(&args.output, &[path])?;
+            fill(&input::open_plan(path)?, &source)
+        }
+    };
+    let plan = plan.with_context(|| args.model.display().to_string())?;
     let bytes = plan.to_bytes();
     durable::write(&args.output, &bytes)?;
     output::note(&format!(

@@ -219,7 +219,7 @@ fn a_tape_is_inspected_and_named_where_it_does_not_belong() {
     );
     let shown = run(&["inspect", "a.tape"]);
     assert_eq!(shown.code, 0, "{}", shown.err);
-    assert_eq!(shown.out.matches(" launch ").count(), 89, "{}", shown.out);
+    assert_eq!(shown.out.matches(" launch ").count(), 59, "{}", shown.out);
     assert!(shown.out.contains("2 executors"), "{}", shown.out);
     let ran = run(&["run", "a.tape", "--prompt", "x"]);
     assert_eq!(ran.code, 65, "{}", ran.err);
