@@ -8,7 +8,7 @@ mod support;
 mod tools;
 
 use support::{Gpu, Random};
-use tools::{close, control, fresh, launch, on_all_targets};
+use tools::{close, control, fresh, launch, nans, on_all_targets};
 
 const STEPS: u32 = 6;
 const EPS: f32 = 1e-6;
@@ -152,7 +152,7 @@ struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// States start uninitialised: position 0 must not read them.
+    /// States start as NaN: position 0 must not read them.
     fn new(gpu: &'a Gpu, layer: &'a Layer) -> Self {
         Self {
             gpu,
@@ -161,8 +161,8 @@ impl<'a> Device<'a> {
             a_log: gpu.f32s("a_log", &layer.a_log),
             dt_bias: gpu.f32s("dt_bias", &layer.dt_bias),
             norm_w: gpu.f32s("norm_w", &layer.norm_w),
-            conv_state: gpu.empty("conv_state", layer.channels() as u64 * 16),
-            state: gpu.empty("state", (layer.nv * layer.dim * layer.dim) as u64 * 4),
+            conv_state: nans(gpu, "conv_state", layer.channels() as u64 * 16),
+            state: nans(gpu, "state", (layer.nv * layer.dim * layer.dim) as u64 * 4),
         }
     }
 

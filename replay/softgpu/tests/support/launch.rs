@@ -86,9 +86,14 @@ pub fn declared(symbol: &str, arg: &str, imms: &[(&str, u32)], pos: u32) -> u64 
         .unwrap_or_else(|| panic!("{symbol} has no effect on {arg}"))
 }
 
-/// An uninitialised buffer of exactly the declared bytes.
+/// A buffer full of NaN: what a kernel must not read, or must overwrite, shows.
+pub fn nans(gpu: &Gpu, name: &str, bytes: u64) -> u64 {
+    gpu.buffer(name, &vec![0xff; usize::try_from(bytes).unwrap()])
+}
+
+/// [`nans`] of exactly the declared bytes.
 pub fn fresh(gpu: &Gpu, symbol: &str, arg: &str, imms: &[(&str, u32)], pos: u32) -> u64 {
-    gpu.empty(arg, declared(symbol, arg, imms, pos))
+    nans(gpu, arg, declared(symbol, arg, imms, pos))
 }
 
 /// A weight `[rows][cols]`, its device bytes and its values.
