@@ -1,6 +1,7 @@
 // One translation unit: a code object per target holds every kernel.
 
 #include "attention.hip"
+#include "draw.hip"
 #include "elementwise.hip"
 #include "embed.hip"
 #include "gemv.hip"

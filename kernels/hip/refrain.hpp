@@ -181,6 +181,8 @@ struct Control {
   u32 seq;
   u32 ring_mask;
   u32 sampled;
+  u32 seed_lo;
+  u32 seed_hi;
 };
 
 constexpr u32 NOT_A_TOKEN = 0xFFFFFFFFu;

@@ -81,6 +81,8 @@ pub enum Op {
     SiluMul,
     /// Greedy choice of the next token.
     Argmax,
+    /// Seeded choice of the next token by temperature, top-k and top-p.
+    Sample,
     /// Moves the control words to the next position and publishes the token.
     Advance,
 }
@@ -507,7 +509,10 @@ mod tests {
                 };
                 if effect.access != Access::Read {
                     let writer = WORDS[word as usize].writer;
-                    assert_eq!(writer, Writer::Kernel(row.symbol), "{}", word.name());
+                    let Writer::Kernels(kernels) = writer else {
+                        panic!("{} is the host's", word.name());
+                    };
+                    assert!(kernels.contains(&row.symbol), "{}", word.name());
                     assert!(row.idle_when_done, "{}", row.symbol);
                 }
             }
@@ -524,6 +529,16 @@ mod tests {
             ("rope", &[8, 2, 64, 64, 0], 10),
             ("attn_decode_f32_d64", &[8, 2, 0], 8),
             ("advance", &[], 1),
+            ("gemv_silu_q8_0", &[16, 49, 32, 64], 3),
+            ("gemv3_f32", &[20, 5, 8, 32], 3),
+            ("gemv4_bf16", &[20, 5, 8, 15, 32], 3),
+            ("moe_gate_up_f16", &[256, 8, 512, 2048], 256),
+            ("moe_down_add_f16", &[0, 2048, 256, 8, 2048, 512], 128),
+            ("attn_split_f16_d256", &[16, 2, 8, 0], 128),
+            ("attn_merge", &[16, 256, 8], 16),
+            ("l2_norm", &[16, 128, 0, 0], 32),
+            ("delta_net_d128", &[16, 32, 1, 0, 0, 0], 32),
+            ("short_conv_k3", &[1025], 5),
         ];
         for (symbol, imms, blocks) in cases {
             assert_eq!(
@@ -539,6 +554,16 @@ mod tests {
                 .blocks(&[u32::MAX, 1, 64, 64, 0])
                 .is_err()
         );
+        for (symbol, imms) in [
+            ("gemv2_f32", &[u32::MAX, 1, 32][..]),
+            ("attn_split_f32_d32", &[1 << 16, 1, 1 << 16, 0]),
+        ] {
+            let blocks = find(symbol).unwrap().blocks(imms);
+            assert!(
+                matches!(blocks, Err(CatalogError::Overflow { .. })),
+                "{symbol}"
+            );
+        }
     }
 
     #[test]
@@ -548,6 +573,11 @@ mod tests {
             ("gemv_q8_0", &[0, 5, 64, 5]),
             ("rope", &[8, 2, 64, 16, 1]),
             ("attn_decode_f16_d128", &[8, 2, 0]),
+            ("attn_split_f16_d128", &[8, 2, 4, 0]),
+            ("moe_route", &[1024, 1024, 1]),
+            ("moe_gemv_q8_0", &[6, 2, 16, 32]),
+            ("sample", &[300, 256, 0x3F80_0000, 0x3F80_0000]),
+            ("qk_norm_rope_kv_f16", &[8, 2, 256, 512, 64, 0, 0]),
         ];
         for (symbol, imms) in good {
             assert_eq!(
@@ -567,6 +597,32 @@ mod tests {
             ("rope", &[8, 2, 64, 64, 2], "interleaved"),
             ("attn_decode_f32_d32", &[8, 3, 0], "heads"),
             ("qk_norm", &[8, 2, 48, 0], "head_dim"),
+            ("attn_split_f16_d128", &[8, 2, 3, 0], "splits"),
+            ("attn_split_f16_d128", &[8, 2, 0, 0], "splits"),
+            ("moe_route", &[1025, 8, 1], "n"),
+            ("moe_route", &[8, 9, 1], "top_k"),
+            ("moe_route", &[8, 2, 2], "normalize"),
+            ("moe_gemv_q8_0", &[6, 2, 24, 32], "m"),
+            ("moe_gemv_q8_0", &[6, 2, 16, 48], "k"),
+            ("moe_down_add_f32", &[0, 17, 6, 2, 16, 32], "r1"),
+            ("delta_net_d64", &[4, 6, 0, 0, 0, 0], "nv"),
+            (
+                "qk_norm_rope_kv_f16",
+                &[8, 2, 256, 128, 64, 0, 0],
+                "head_dim",
+            ),
+            ("sample", &[300, 257, 0x3F80_0000, 0x3F80_0000], "top_k"),
+            ("sample", &[9, 9, 0x3F80_0000, 0x3F80_0001], "top_p"),
+            (
+                "sample",
+                &[9, 9, 0x7F80_0000, 0x3F80_0000],
+                "inv_temperature",
+            ),
+            (
+                "sample",
+                &[9, 9, 0xBF80_0000, 0x3F80_0000],
+                "inv_temperature",
+            ),
         ];
         for (symbol, imms, name) in bad {
             match find(symbol).unwrap().check(imms) {

@@ -252,6 +252,42 @@ mod tests {
             ("advance", &[], "prompt", Access::Read, 0..20),
             ("advance", &[], "ring", Access::Write, 8..16),
             ("argmax", &[10], "control", Access::Write, 40..44),
+            (
+                "gemv3_q8_0",
+                &[16, 8, 4, 64],
+                "w1",
+                Access::Read,
+                0..8 * 64 / 32 * 34,
+            ),
+            ("gemv3_q8_0", &[16, 8, 4, 64], "y2", Access::Write, 0..16),
+            (
+                "moe_gate_up_q8_0",
+                &[6, 2, 16, 64],
+                "wu",
+                Access::Read,
+                0..6 * 16 * 64 / 32 * 34,
+            ),
+            (
+                "qk_norm_rope_kv_f16",
+                &[4, 2, 32, 64, 8, 0, 0],
+                "vcache",
+                Access::Write,
+                10 * 128..11 * 128,
+            ),
+            (
+                "delta_net_d64",
+                &[2, 4, 1, 0, 0, 0],
+                "state",
+                Access::ReadWrite,
+                0..4 * 64 * 64 * 4,
+            ),
+            (
+                "delta_net_d64",
+                &[2, 4, 1, 0, 0, 0],
+                "conv_w",
+                Access::Read,
+                0..8 * 64 * 4 * 4,
+            ),
         ];
         for (symbol, imms, arg, access, expected) in cases {
             let row = find(symbol).unwrap();

@@ -25,7 +25,7 @@ pub(crate) const COMPILER: &str = "Debian clang version 19.1.7 (3~deb12u1)";
 
 #[rustfmt::skip]
 pub(crate) static GFX1100: ObjectTable = ObjectTable {
-    digest: [143, 175, 4, 2, 137, 106, 62, 32, 77, 181, 164, 201, 170, 224, 45, 91, 190, 151, 53, 24, 220, 19, 163, 169, 77, 2, 233, 66, 198, 243, 131, 243],
+    digest: [144, 201, 205, 155, 141, 60, 141, 19, 148, 44, 21, 28, 218, 181, 196, 29, 107, 107, 1, 139, 58, 241, 17, 191, 166, 41, 78, 76, 55, 44, 4, 19],
     kernels: &[
         facts("advance", 24, 0, 0, 18, 3),
         facts("argmax", 20, 256, 0, 10, 7),
@@ -121,6 +121,7 @@ pub(crate) static GFX1100: ObjectTable = ObjectTable {
         facts("rope", 52, 0, 0, 22, 19),
         facts("rope_kv_f16", 88, 0, 0, 32, 20),
         facts("rope_kv_f32", 88, 0, 0, 32, 20),
+        facts("sample", 32, 10432, 0, 26, 37),
         facts("short_conv_k3", 44, 0, 0, 18, 16),
         facts("sigmoid_mul", 28, 0, 0, 18, 8),
         facts("silu_mul", 28, 0, 0, 18, 8),
@@ -129,7 +130,7 @@ pub(crate) static GFX1100: ObjectTable = ObjectTable {
 
 #[rustfmt::skip]
 pub(crate) static GFX1151: ObjectTable = ObjectTable {
-    digest: [194, 165, 114, 58, 60, 139, 54, 129, 109, 117, 154, 179, 124, 203, 143, 128, 134, 255, 123, 149, 135, 203, 90, 154, 96, 44, 190, 124, 244, 166, 159, 75],
+    digest: [214, 35, 53, 53, 21, 203, 175, 31, 155, 39, 69, 119, 53, 134, 104, 203, 217, 221, 19, 35, 247, 213, 219, 235, 184, 2, 64, 1, 101, 180, 84, 70],
     kernels: &[
         facts("advance", 24, 0, 0, 18, 3),
         facts("argmax", 20, 256, 0, 10, 7),
@@ -225,6 +226,7 @@ pub(crate) static GFX1151: ObjectTable = ObjectTable {
         facts("rope", 52, 0, 0, 18, 18),
         facts("rope_kv_f16", 88, 0, 0, 33, 19),
         facts("rope_kv_f32", 88, 0, 0, 33, 19),
+        facts("sample", 32, 10432, 0, 26, 37),
         facts("short_conv_k3", 44, 0, 0, 16, 16),
         facts("sigmoid_mul", 28, 0, 0, 10, 8),
         facts("silu_mul", 28, 0, 0, 10, 8),
@@ -233,7 +235,7 @@ pub(crate) static GFX1151: ObjectTable = ObjectTable {
 
 #[rustfmt::skip]
 pub(crate) static GFX1201: ObjectTable = ObjectTable {
-    digest: [248, 236, 199, 10, 8, 135, 110, 217, 212, 150, 238, 139, 186, 2, 180, 76, 12, 59, 253, 11, 195, 176, 75, 125, 74, 222, 103, 94, 13, 5, 188, 113],
+    digest: [210, 152, 44, 133, 51, 68, 0, 187, 111, 199, 113, 206, 101, 211, 208, 2, 21, 94, 238, 28, 178, 158, 19, 6, 18, 31, 215, 24, 53, 124, 93, 46],
     kernels: &[
         facts("advance", 24, 0, 0, 18, 3),
         facts("argmax", 20, 256, 0, 10, 7),
@@ -329,6 +331,7 @@ pub(crate) static GFX1201: ObjectTable = ObjectTable {
         facts("rope", 52, 0, 0, 18, 18),
         facts("rope_kv_f16", 88, 0, 0, 32, 19),
         facts("rope_kv_f32", 88, 0, 0, 32, 19),
+        facts("sample", 32, 10432, 0, 26, 38),
         facts("short_conv_k3", 44, 0, 0, 15, 16),
         facts("sigmoid_mul", 28, 0, 0, 10, 8),
         facts("silu_mul", 28, 0, 0, 10, 8),

@@ -340,6 +340,45 @@ const ARGMAX: KernelRow = KernelRow {
     idle_when_done: true,
 };
 
+const SAMPLE: KernelRow = KernelRow {
+    symbol: "sample",
+    op: Op::Sample,
+    dtype: None,
+    head_dim: None,
+    args: &[
+        input("logits"),
+        inout("control"),
+        int("n"),
+        int("top_k"),
+        float("inv_temperature"),
+        float("top_p"),
+    ],
+    block: 1024,
+    grid: Grid::One,
+    lds_bytes: 10432,
+    // Bits of a positive f32 grow with its value: largest finite, and 1.
+    needs: &[
+        Need::Positive("n"),
+        Need::Positive("top_k"),
+        Need::UpTo("top_k", 256),
+        Need::AtMost("top_k", "n"),
+        Need::Positive("inv_temperature"),
+        Need::UpTo("inv_temperature", 0x7F7F_FFFF),
+        Need::Positive("top_p"),
+        Need::UpTo("top_p", 0x3F80_0000),
+    ],
+    effects: &[
+        bytes!(Read "logits", [], [4 * N]),
+        word!(Read Done),
+        word!(Read Pos),
+        word!(Read SeedLo),
+        word!(Read SeedHi),
+        word!(Write Sampled),
+    ],
+    may_alias: &[],
+    idle_when_done: true,
+};
+
 const ADVANCE: KernelRow = KernelRow {
     symbol: "advance",
     op: Op::Advance,
@@ -374,7 +413,7 @@ const ADVANCE: KernelRow = KernelRow {
 };
 
 /// The rows of a plain decode step.
-pub(super) const ROWS: [KernelRow; 28] = [
+pub(super) const ROWS: [KernelRow; 29] = [
     embed!("embed_f32", F32, 4),
     embed!("embed_f16", F16, 2),
     embed!("embed_bf16", BF16, 2),
@@ -416,5 +455,6 @@ pub(super) const ROWS: [KernelRow; 28] = [
     attn_decode!("attn_decode_f16_d256", F16, 256, 1024, 512, 8256),
     SILU_MUL,
     ARGMAX,
+    SAMPLE,
     ADVANCE,
 ];

@@ -98,7 +98,7 @@ fn control(out: &mut String) -> Result<()> {
     for row in WORDS {
         let writer = match row.writer {
             Writer::Host => "host".into(),
-            Writer::Kernel(symbol) => format!("host once, then `{symbol}`"),
+            Writer::Kernels(symbols) => format!("host once, then `{}`", symbols.join("` or `")),
         };
         writeln!(out, "| {} | `{}` | {writer} |", row.offset, row.name)?;
     }
