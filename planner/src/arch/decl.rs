@@ -192,74 +192,89 @@ pub struct ValueDecl {
 type Value = &'static ValueDecl;
 type Weight = &'static WeightDecl;
 
-/// One operation of the declaration. Values are written whole by the operation that names them as
-/// output; `QkNorm`, `Rope` and `L2Norm` change theirs in place. Mathematics: models.md 2.3.
-#[derive(Debug)]
-#[expect(
-    missing_docs,
-    reason = "fields are operands, named as in the formula of their variant"
-)]
-pub enum OpDecl {
+/// One row per operation: its formula, operands by name, and which of them are read, written and
+/// weights, in the order that lowering's table counts them.
+macro_rules! operations {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident { $($field:ident: $ty:ty),* $(,)? }
+        reads [$($read:ident),*] writes [$($write:ident),*] weights [$($weight:ident),*];
+    )*) => {
+        /// One operation of the declaration. Values are written whole by the operation that names
+        /// them as output; `QkNorm`, `Rope` and `L2Norm` change theirs in place. Mathematics:
+        /// models.md 2.3.
+        #[derive(Debug)]
+        #[expect(missing_docs, reason = "fields are the operands in the formula of their variant")]
+        pub enum OpDecl {
+            $($(#[$doc])* $name { $($field: $ty),* },)*
+        }
+
+        /// What an operation of a declaration is, without its operands.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Op {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl OpDecl {
+            /// The operation and its operands.
+            pub fn operands(&self) -> Operands {
+                match *self {
+                    $(Self::$name { $($field),* } => Operands {
+                        op: Op::$name,
+                        reads: vec![$($read),*],
+                        writes: vec![$($write),*],
+                        weights: vec![$($weight),*],
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+operations! {
     /// `out = table[token]`.
-    Embed { table: Weight, out: Value },
+    Embed { table: Weight, out: Value }
+        reads [] writes [out] weights [table];
     /// `out = x / sqrt(mean(x^2) + eps) * weight`.
-    RmsNorm {
-        x: Value,
-        weight: Weight,
-        out: Value,
-    },
+    RmsNorm { x: Value, weight: Weight, out: Value }
+        reads [x] writes [out] weights [weight];
     /// `out = weight . x`.
-    Gemv {
-        weight: Weight,
-        x: Value,
-        out: Value,
-    },
-    /// `out = weight . x + bias`.
-    GemvBias {
-        weight: Weight,
-        bias: Weight,
-        x: Value,
-        out: Value,
-    },
+    Gemv { weight: Weight, x: Value, out: Value }
+        reads [x] writes [out] weights [weight];
     /// `out = residual + weight . x`.
-    GemvAdd {
-        weight: Weight,
-        x: Value,
-        residual: Value,
-        out: Value,
-    },
+    GemvAdd { weight: Weight, x: Value, residual: Value, out: Value }
+        reads [x, residual] writes [out] weights [weight];
+    /// `out = weight . x + bias`.
+    GemvBias { weight: Weight, bias: Weight, x: Value, out: Value }
+        reads [x] writes [out] weights [weight, bias];
     /// Takes the queries out of `[head][query, gate]`, and the gates.
-    SplitGate { x: Value, q: Value, gate: Value },
+    SplitGate { x: Value, q: Value, gate: Value }
+        reads [x] writes [q, gate] weights [];
     /// RMS norm of each query and key head, in place.
-    QkNorm {
-        q: Value,
-        k: Value,
-        q_weight: Weight,
-        k_weight: Weight,
-    },
+    QkNorm { q: Value, k: Value, q_weight: Weight, k_weight: Weight }
+        reads [q, k] writes [] weights [q_weight, k_weight];
     /// Rotary position embedding of queries and keys, in place.
-    Rope { q: Value, k: Value },
+    Rope { q: Value, k: Value }
+        reads [q, k] writes [] weights [];
     /// Appends key and value to the layer's cache at the current position.
-    KvWrite { k: Value, v: Value },
+    KvWrite { k: Value, v: Value }
+        reads [k, v] writes [] weights [];
     /// Softmax attention over the layer's cache up to the current position.
-    Attention { q: Value, out: Value },
+    Attention { q: Value, out: Value }
+        reads [q] writes [out] weights [];
     /// `out = x * sigmoid(gate)`.
-    GateMul { x: Value, gate: Value, out: Value },
+    GateMul { x: Value, gate: Value, out: Value }
+        reads [x, gate] writes [out] weights [];
     /// `out = silu(gate) * up`.
-    SiluMul { gate: Value, up: Value, out: Value },
+    SiluMul { gate: Value, up: Value, out: Value }
+        reads [gate, up] writes [out] weights [];
     /// `(b, c, u) = x; s = b * u; out = c * conv(s)`, causal and per channel, over the layer's last
     /// columns of `s`.
-    ShortConv {
-        x: Value,
-        weight: Weight,
-        out: Value,
-    },
+    ShortConv { x: Value, weight: Weight, out: Value }
+        reads [x] writes [out] weights [weight];
     /// `out = silu(conv(x))`, causal and per channel, over the layer's last columns of `x`.
-    ConvSilu {
-        x: Value,
-        weight: Weight,
-        out: Value,
-    },
+    ConvSilu { x: Value, weight: Weight, out: Value }
+        reads [x] writes [out] weights [weight];
     /// `decay = exp(a * softplus(alpha + dt))`, `beta = sigmoid(strength)`, per value head.
     DeltaGates {
         alpha: Value,
@@ -268,37 +283,24 @@ pub enum OpDecl {
         dt: Weight,
         decay: Value,
         beta: Value,
-    },
+    }
+        reads [alpha, strength] writes [decay, beta] weights [a, dt];
     /// Queries and keys of a linear-attention layer to length 1, queries then times 1/sqrt(head),
     /// in place; `mix` holds queries, keys and values.
-    L2Norm { mix: Value },
+    L2Norm { mix: Value }
+        reads [mix] writes [] weights [];
     /// One step of the gated delta rule over the layer's state.
-    DeltaStep {
-        mix: Value,
-        decay: Value,
-        beta: Value,
-        out: Value,
-    },
+    DeltaStep { mix: Value, decay: Value, beta: Value, out: Value }
+        reads [mix, decay, beta] writes [out] weights [];
     /// `out = rmsnorm(x) * weight * silu(z)`, head by head.
-    GatedNorm {
-        x: Value,
-        z: Value,
-        weight: Weight,
-        out: Value,
-    },
+    GatedNorm { x: Value, z: Value, weight: Weight, out: Value }
+        reads [x, z] writes [out] weights [weight];
     /// The experts of a token by descending probability, with their normalised weights.
-    TopK {
-        logits: Value,
-        ids: Value,
-        weights: Value,
-    },
+    TopK { logits: Value, ids: Value, weights: Value }
+        reads [logits] writes [ids, weights] weights [];
     /// `out[e] = weight[id_e] . x` for each chosen expert.
-    ExpertGemv {
-        weight: Weight,
-        ids: Value,
-        x: Value,
-        out: Value,
-    },
+    ExpertGemv { weight: Weight, ids: Value, x: Value, out: Value }
+        reads [ids, x] writes [out] weights [weight];
     /// `out = residual + sum_e weight_e * down[id_e] . x[e]`.
     ExpertsDown {
         down: Weight,
@@ -307,18 +309,17 @@ pub enum OpDecl {
         x: Value,
         residual: Value,
         out: Value,
-    },
+    }
+        reads [ids, weights, x, residual] writes [out] weights [down];
     /// `out = residual + sigmoid(gate) * x`; the gate is one number.
-    GatedAdd {
-        gate: Value,
-        x: Value,
-        residual: Value,
-        out: Value,
-    },
+    GatedAdd { gate: Value, x: Value, residual: Value, out: Value }
+        reads [gate, x, residual] writes [out] weights [];
     /// Chooses the next token: index of the largest logit.
-    Argmax { logits: Value },
+    Argmax { logits: Value }
+        reads [logits] writes [] weights [];
     /// Moves token and position words on and publishes the token.
-    Advance,
+    Advance {}
+        reads [] writes [] weights [];
 }
 
 impl OpDecl {
@@ -351,128 +352,6 @@ impl OpDecl {
     pub const fn norm(x: Value, weight: Weight, out: Value) -> Self {
         Self::RmsNorm { x, weight, out }
     }
-
-    /// The operation and its operands, in the order that lowering's table counts them.
-    pub fn operands(&self) -> Operands {
-        let of = |op, reads: &[Value], writes: &[Value], weights: &[Weight]| Operands {
-            op,
-            reads: reads.to_vec(),
-            writes: writes.to_vec(),
-            weights: weights.to_vec(),
-        };
-        match *self {
-            Self::Embed { table, out } => of(Op::Embed, &[], &[out], &[table]),
-            Self::RmsNorm { x, weight, out } => of(Op::RmsNorm, &[x], &[out], &[weight]),
-            Self::Gemv { weight, x, out } => of(Op::Gemv, &[x], &[out], &[weight]),
-            Self::GemvBias {
-                weight,
-                bias,
-                x,
-                out,
-            } => of(Op::GemvBias, &[x], &[out], &[weight, bias]),
-            Self::GemvAdd {
-                weight,
-                x,
-                residual,
-                out,
-            } => of(Op::GemvAdd, &[x, residual], &[out], &[weight]),
-            Self::SplitGate { x, q, gate } => of(Op::SplitGate, &[x], &[q, gate], &[]),
-            Self::QkNorm {
-                q,
-                k,
-                q_weight,
-                k_weight,
-            } => of(Op::QkNorm, &[q, k], &[], &[q_weight, k_weight]),
-            Self::Rope { q, k } => of(Op::Rope, &[q, k], &[], &[]),
-            Self::KvWrite { k, v } => of(Op::KvWrite, &[k, v], &[], &[]),
-            Self::Attention { q, out } => of(Op::Attention, &[q], &[out], &[]),
-            Self::GateMul { x, gate, out } => of(Op::GateMul, &[x, gate], &[out], &[]),
-            Self::SiluMul { gate, up, out } => of(Op::SiluMul, &[gate, up], &[out], &[]),
-            Self::ShortConv { x, weight, out } => of(Op::ShortConv, &[x], &[out], &[weight]),
-            Self::ConvSilu { x, weight, out } => of(Op::ConvSilu, &[x], &[out], &[weight]),
-            Self::DeltaGates {
-                alpha,
-                strength,
-                a,
-                dt,
-                decay,
-                beta,
-            } => of(Op::DeltaGates, &[alpha, strength], &[decay, beta], &[a, dt]),
-            Self::L2Norm { mix } => of(Op::L2Norm, &[mix], &[], &[]),
-            Self::DeltaStep {
-                mix,
-                decay,
-                beta,
-                out,
-            } => of(Op::DeltaStep, &[mix, decay, beta], &[out], &[]),
-            Self::GatedNorm { x, z, weight, out } => of(Op::GatedNorm, &[x, z], &[out], &[weight]),
-            Self::TopK {
-                logits,
-                ids,
-                weights,
-            } => of(Op::TopK, &[logits], &[ids, weights], &[]),
-            Self::ExpertGemv {
-                weight,
-                ids,
-                x,
-                out,
-            } => of(Op::ExpertGemv, &[ids, x], &[out], &[weight]),
-            Self::ExpertsDown {
-                down,
-                ids,
-                weights,
-                x,
-                residual,
-                out,
-            } => of(
-                Op::ExpertsDown,
-                &[ids, weights, x, residual],
-                &[out],
-                &[down],
-            ),
-            Self::GatedAdd {
-                gate,
-                x,
-                residual,
-                out,
-            } => of(Op::GatedAdd, &[gate, x, residual], &[out], &[]),
-            Self::Argmax { logits } => of(Op::Argmax, &[logits], &[], &[]),
-            Self::Advance => of(Op::Advance, &[], &[], &[]),
-        }
-    }
-}
-
-/// What an operation of a declaration is, without its operands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(
-    missing_docs,
-    reason = "the mathematics stands at the variants of OpDecl"
-)]
-pub enum Op {
-    Embed,
-    RmsNorm,
-    Gemv,
-    GemvAdd,
-    GemvBias,
-    SplitGate,
-    QkNorm,
-    Rope,
-    KvWrite,
-    Attention,
-    GateMul,
-    SiluMul,
-    ShortConv,
-    ConvSilu,
-    DeltaGates,
-    L2Norm,
-    DeltaStep,
-    GatedNorm,
-    TopK,
-    ExpertGemv,
-    ExpertsDown,
-    GatedAdd,
-    Argmax,
-    Advance,
 }
 
 /// An operation with its operands.

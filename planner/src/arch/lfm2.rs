@@ -44,7 +44,7 @@ const EPILOGUE: &[OpDecl] = &[
     OpDecl::norm(&STREAM, &FINAL_NORM, &NORMED),
     OpDecl::gemv(&OUTPUT, &NORMED, &LOGITS),
     OpDecl::Argmax { logits: &LOGITS },
-    OpDecl::Advance,
+    OpDecl::Advance {},
 ];
 
 /// The declaration.

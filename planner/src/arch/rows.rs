@@ -52,7 +52,7 @@ pub const EPILOGUE: &[OpDecl] = &[
     OpDecl::norm(&STREAM, &OUTPUT_NORM, &NORMED),
     OpDecl::gemv(&OUTPUT, &NORMED, &LOGITS),
     OpDecl::Argmax { logits: &LOGITS },
-    OpDecl::Advance,
+    OpDecl::Advance {},
 ];
 /// Norm before the mixer.
 pub const MIXER_NORM: &[OpDecl] = &[OpDecl::norm(&STREAM, &ATTN_NORM, &NORMED)];
