@@ -19,6 +19,8 @@ pub mod identity;
 mod inspect;
 pub mod lowering;
 pub mod machine;
+pub mod memory;
+pub mod placement;
 pub mod plan;
 pub mod safetensors;
 pub mod schedule;

@@ -8,6 +8,7 @@ use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
 use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
+use refrain_planner::placement::GpuLayers;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
@@ -83,6 +84,8 @@ pub struct Setup {
     pub context: Option<u32>,
     /// Whether operations are fused.
     pub fused: bool,
+    /// Layers that stay in device memory.
+    pub gpu_layers: GpuLayers,
     /// Seed of the software GPU.
     pub seed: u64,
 }
@@ -96,6 +99,7 @@ impl Setup {
             kv: Dtype::F32,
             context: None,
             fused: true,
+            gpu_layers: GpuLayers::All,
             seed: 0,
         }
     }
@@ -116,6 +120,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
         } else {
             fusions().map(str::to_owned).collect()
         },
+        gpu_layers: setup.gpu_layers,
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))

@@ -100,6 +100,7 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
 const fn kind_name(kind: BufferKind) -> &'static str {
     match kind {
         BufferKind::Weights => "weights",
+        BufferKind::SpilledWeights => "spilled",
         BufferKind::Constant => "constant",
         BufferKind::Kv => "kv",
         BufferKind::State => "state",

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
+use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
@@ -125,6 +126,16 @@ pub struct CompileArgs {
     /// answered with all of them.
     #[arg(long, value_name = "NAME")]
     pub no_fuse: Vec<String>,
+    /// Layers, from the last, that stay in device memory; `auto` keeps as many as the machine
+    /// profile's memory holds. Matrices of the layers before them lie in pinned host memory.
+    /// Default: all.
+    #[arg(long, value_name = "N|all|auto")]
+    pub gpu_layers: Option<GpuLayers>,
+    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link; `cpu` and
+    /// `passback[:SHARE]`, the GPU's share of the rows from 0 to 1, are the host, and refused.
+    /// Default: pcie.
+    #[arg(long, value_name = "EXEC")]
+    pub exec: Option<ExecChoice>,
 }
 
 /// Which device, and how the software GPU behaves.
@@ -234,7 +245,7 @@ pub struct PlanArgs {
     #[arg(
         long,
         value_name = "PLAN",
-        conflicts_with_all = ["header_only", "recipe", "machine", "context", "kv"]
+        conflicts_with_all = ["header_only", "recipe", "machine", "context", "kv", "gpu_layers", "exec"]
     )]
     pub fill: Option<PathBuf>,
     /// Plan choices; the default machine is gfx1201.

@@ -6,7 +6,7 @@ use refrain_planner::{
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
-use refrain_replay::{OpenError, Poisoned, Refusal, SessionError, StageError};
+use refrain_replay::{Code, OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
 
 macro_rules! exits {
@@ -148,8 +148,13 @@ pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
         let session = cause
             .downcast_ref::<SessionError>()
             .and_then(SessionError::refusal);
+        let placement = || match cause.downcast_ref::<PlanError>()? {
+            PlanError::Placement(error) => Some(Refusal::new(Code::of_placement(error)?, error)),
+            _ => None,
+        };
         let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
         session
+            .or_else(placement)
             .or_else(poisoned)
             .or_else(|| cause.downcast_ref::<Refusal>().cloned())
     })
@@ -240,6 +245,8 @@ fn of_plan(error: &PlanError) -> Exit {
         | PlanError::Bucket { .. }
         | PlanError::BucketOrder { .. }
         | PlanError::Lower(LowerError::UnknownFusion { .. }) => Exit::Usage,
+        PlanError::Placement(error) if Code::of_placement(error).is_some() => Exit::Refused,
+        PlanError::Placement(_) => Exit::Usage,
         PlanError::Lower(LowerError::NoRow { .. }) => Exit::Bug,
         PlanError::Fill(FillError::Differs { .. }) => Exit::Mismatch,
         PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,

@@ -58,6 +58,8 @@ fn compile_options(args: &CompileArgs) -> CompileOptions {
         kv_dtype: args.kv.unwrap_or(KvArg::F32).dtype(),
         bucket: args.bucket,
         no_fuse: args.no_fuse.clone(),
+        gpu_layers: args.gpu_layers.unwrap_or_default(),
+        exec: args.exec.unwrap_or_default(),
         ..Default::default()
     }
 }
