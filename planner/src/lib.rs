@@ -10,6 +10,7 @@
 pub mod arch;
 mod compile;
 pub mod container;
+pub mod diff;
 pub mod durable;
 pub mod gguf;
 pub mod graph;
@@ -33,5 +34,5 @@ pub use compile::{
 };
 pub use container::{CheckError, CheckedPlan, ContainerError, LoadError};
 pub use identity::{Identity, Layer, SequenceHash};
-pub use inspect::inspect;
+pub use inspect::{explain, inspect};
 pub use source::ModelSource;

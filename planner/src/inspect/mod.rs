@@ -2,6 +2,10 @@
 //!
 //! The text is stable (a snapshot test holds it) but not an interface; programs read the plan file.
 
+mod explain;
+
+pub use explain::explain;
+
 use crate::container::CheckedPlan;
 use crate::identity::{Layer, hex};
 use crate::plan::{

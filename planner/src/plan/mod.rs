@@ -217,7 +217,7 @@ pub struct Buffer {
 }
 
 /// What a buffer is for. The memory type of each kind is fixed: see [`crate::memory::TYPES`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferKind {
     /// Weights, uploaded once, never written by a step.
     Weights,

@@ -36,8 +36,55 @@ pub enum Command {
     Dump(PacketArgs),
     /// Judge the packets of a plan's retained form, or raw words, by the packet rules.
     Lint(PacketArgs),
-    /// Print the page of a refusal code.
+    /// Name the first layer, step and field in which two plans differ.
+    Diff(DiffArgs),
+    /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
+    /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Machine profiles: list, show, probe.
+    #[command(subcommand)]
+    Machine(MachineCommand),
+}
+
+/// What to do with machine profiles.
+#[derive(Debug, Subcommand)]
+pub enum MachineCommand {
+    /// Name the built-in reference cards.
+    List,
+    /// Print a profile with the source of each fact.
+    Show {
+        /// A built-in name or a TOML file.
+        machine: String,
+    },
+    /// Write the profile of this machine: host facts from the system, device facts from the
+    /// runtime; each line says where it comes from.
+    Probe(ProbeArgs),
+}
+
+/// Arguments of `machine probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// Name of the profile: 1 to 64 letters, digits, '-', '_', '.'.
+    #[arg(long, default_value = "probed")]
+    pub name: String,
+    /// Where the profile goes; default: stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// One plan.
+    pub first: PathBuf,
+    /// Another.
+    pub second: PathBuf,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
 }
 
 /// How results are printed.
@@ -340,8 +387,9 @@ fn parse_gfx(text: &str) -> Result<Gfx, String> {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Refusal code, e.g. RF007; without one, the list of codes.
-    pub code: Option<String>,
+    /// Plan file, or refusal code, e.g. RF007; without one, the list of codes.
+    #[arg(value_name = "PLAN|CODE")]
+    pub subject: Option<String>,
 }
 
 fn exit_code_help() -> String {

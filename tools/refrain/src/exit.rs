@@ -40,7 +40,7 @@ exits! {
     NoDevice 69 "the device is not there: library, driver, rights or card";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
-    Mismatch 76 "identity mismatch: the model is not the one the plan was made from";
+    Mismatch 76 "identity mismatch: a model or plan is not the one it is compared with";
     Refused 77 "refused: a reason code RFxxx follows (`refrain explain RFxxx`)";
     Differs 80 "results differ from eager execution";
 }
@@ -129,6 +129,16 @@ pub enum CliError {
     /// Words that are no whole packets, or that the linter rejects.
     #[error("{0}")]
     Packets(String),
+    /// Two plans of different identity.
+    #[error("{first} and {second} differ in {layers}")]
+    PlansDiffer {
+        /// One plan.
+        first: String,
+        /// The other.
+        second: String,
+        /// Layers of identity, separated by commas.
+        layers: String,
+    },
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
     Differs(String),
@@ -218,6 +228,7 @@ fn of_cli(error: &CliError) -> Exit {
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
         }
+        CliError::PlansDiffer { .. } => Exit::Mismatch,
         CliError::Differs(_) => Exit::Differs,
     }
 }

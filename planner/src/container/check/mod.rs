@@ -107,8 +107,8 @@ fn check(plan: &Plan) -> Result<(), CheckError> {
     let target = tables::check(plan)?;
     steps::check(plan, target)?;
     check_eligibility(plan)?;
-    check_memory(plan, target)?;
-    Ok(schedule::verify(plan)?)
+    schedule::verify(plan)?;
+    check_memory(plan, target)
 }
 
 /// The sums must be those of the tables, and spilled weights where the options say so.

@@ -1,7 +1,9 @@
 //! The commands, one file each.
 
+mod diff;
 mod explain;
 mod inspect;
+mod machine;
 mod packets;
 mod plan;
 mod record;
@@ -29,7 +31,9 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Record(args) => record::run(args),
         Command::Dump(args) => packets::dump(args),
         Command::Lint(args) => packets::lint(args),
+        Command::Diff(args) => diff::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Machine(command) => machine::run(command),
     }
 }
 
@@ -48,7 +52,7 @@ fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
     Ok(opened)
 }
 
-fn machine(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
+fn profile(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
     Ok(Machine::load(args.machine.as_deref().unwrap_or(default))?)
 }
 

@@ -167,7 +167,7 @@ fn load(
             (plan, model)
         }
         Some(source) => {
-            let machine = super::machine(&args.compile, &opened.device.info().target)?;
+            let machine = super::profile(&args.compile, &opened.device.info().target)?;
             let plan = compile(source, &machine, &super::compile_options(&args.compile))
                 .with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
