@@ -109,7 +109,11 @@ fn owners(out: &mut String, plan: &Plan) -> fmt::Result {
             *views.entry(buffer.kind).or_default() += 1;
         }
     }
-    writeln!(out, "\nowners    {} allocations", plan.buffers.len())?;
+    writeln!(
+        out,
+        "\nowners    {} allocations, requested and rounded",
+        plan.buffers.len()
+    )?;
     for (name, buffers) in kinds {
         let sizes = || buffers.iter().map(|buffer| buffer.bytes);
         let requested = sizes().fold(0, u64::saturating_add);
@@ -127,7 +131,11 @@ fn owners(out: &mut String, plan: &Plan) -> fmt::Result {
         }
     }
     match granules {
-        Some(row) => writeln!(out, "  rounding {}", row.source),
+        Some(row) => writeln!(
+            out,
+            "  each kind by itself; small device allocations of all kinds share blocks\n  {}",
+            row.source
+        ),
         None => Ok(()),
     }
 }

@@ -247,5 +247,8 @@ fn costs_are_explained() {
     let plan = with(&source, "gfx1201", |options| {
         options.gpu_layers = GpuLayers::Last(2);
     });
-    insta::assert_snapshot!(explain(&plan.unwrap()));
+    let text = explain(&plan.unwrap());
+    // The first line is the plan's id, which moves with every change of the format.
+    let (_, costs) = text.split_once('\n').unwrap();
+    insta::assert_snapshot!(costs);
 }
