@@ -508,6 +508,7 @@ pub(super) const fn only_short(op: Op) -> bool {
             | Op::VPermlane64B32
             | Op::VReadfirstlaneB32
             | Op::VPkFmacF16
+            | Op::VDot2accF32F16
     )
 }
 
@@ -595,6 +596,9 @@ impl Inst {
             Format::Scratch if !lane => self.src[0] = NULL,
             Format::Scratch => {}
             _ if lane => return Err(self.bad("the SVE bit, which is for scratch")),
+            Format::Flat if self.dwords == 2 && self.imm < 0 => {
+                return Err(self.bad("a negative offset, which flat addresses lack"));
+            }
             Format::Flat if self.saddr != NULL => {
                 return Err(self.bad("a scalar address, which flat addresses lack"));
             }
@@ -619,6 +623,7 @@ impl Inst {
 
 /// Refuses operands that the executor could not honour.
 fn check(inst: &Inst) -> Result<(), DecodeError> {
+    check_signs(inst)?;
     check_half(inst, inst.row, inst.dst, inst.src)?;
     if let Some(y) = &inst.second {
         check_half(inst, y.row, y.dst, y.src)?;
@@ -630,9 +635,23 @@ fn check(inst: &Inst) -> Result<(), DecodeError> {
         Format::Global if inst.scalar_address() => {
             scalar_problem(inst.saddr, 2).map_or(Ok(()), |p| Err(fail(p)))
         }
-        Format::Smem | Format::Scratch => scalar_problem(inst.saddr, 1).map_or(Ok(()), |p| Err(fail(p))),
+        Format::Smem | Format::Scratch => {
+            scalar_problem(inst.saddr, 1).map_or(Ok(()), |p| Err(fail(p)))
+        }
         _ => Ok(()),
     }
+}
+
+/// Sign modifiers belong to floating-point operands; in packed instructions the fields mean something
+/// else.
+fn check_signs(inst: &Inst) -> Result<(), DecodeError> {
+    let signs = inst.mods.neg | inst.mods.abs;
+    let integer =
+        |(k, ty): (usize, &Ty)| signs >> k & 1 == 1 && !matches!(ty, Ty::None) && !ty.takes_sign();
+    if inst.format != Format::Vop3p && inst.row.shape.src.iter().enumerate().any(integer) {
+        return Err(inst.bad("a sign modifier on an operand that is no number with a sign"));
+    }
+    Ok(())
 }
 
 fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), DecodeError> {
