@@ -160,7 +160,6 @@ fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
             announced,
         }));
     }
-    check_modes(d).map_err(fail)?;
     let Some(entry) = d.program.index_of(d.entry_va) else {
         let (base, len) = (d.program.base(), d.program.len());
         return Err(fail(LaunchProblem::Entry {
@@ -186,37 +185,6 @@ fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
         info,
         spent: AtomicU64::new(0),
     })
-}
-
-/// Refuses modes that the handlers do not follow.
-fn check_modes(d: &Dispatch) -> Result<(), LaunchProblem> {
-    let fields = [
-        (
-            "RSRC1.FLOAT_ROUND_MODE",
-            d.rsrc1 >> 12 & 15,
-            0,
-            "0: to nearest even",
-        ),
-        (
-            "RSRC1.FLOAT_DENORM",
-            d.rsrc1 >> 16 & 15,
-            15,
-            "15: denormals kept",
-        ),
-        (
-            "RSRC1.FP16_OVFL",
-            d.rsrc1 >> 26 & 1,
-            0,
-            "0: halves overflow to infinity",
-        ),
-        ("RSRC2.SCRATCH_EN", d.rsrc2 & 1, 0, "0: no scratch memory"),
-    ];
-    for (field, value, want, only) in fields {
-        if value != want {
-            return Err(LaunchProblem::Mode { field, value, only });
-        }
-    }
-    Ok(())
 }
 
 /// What the threads of a batch share.

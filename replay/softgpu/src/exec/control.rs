@@ -108,19 +108,13 @@ controls! {
             x.stop(Fault::Unsupported("messages other than MSG_DEALLOC_VGPRS go to hardware that is not modelled"))
         }
     };
-    SRoundMode |w, u, x| {
-        if u.imm as u32 & 15 == w.mode & 15 {
-            Flow::NEXT
-        } else {
-            x.stop(Fault::Unsupported("rounding modes other than to nearest even are not modelled"))
-        }
+    SRoundMode |w, u, _x| {
+        w.mode = w.mode & !15 | u.imm as u32 & 15;
+        Flow::MODE
     };
-    SDenormMode |w, u, x| {
-        if u.imm as u32 & 15 == w.mode >> 4 & 15 {
-            Flow::NEXT
-        } else {
-            x.stop(Fault::Unsupported("flushing of denormals is not modelled"))
-        }
+    SDenormMode |w, u, _x| {
+        w.mode = w.mode & !0xf0 | (u.imm as u32 & 15) << 4;
+        Flow::MODE
     };
     STrap |_w, _u, x| x.stop(Fault::Unsupported("s_trap: there is no trap handler"));
     SCodeEnd |_w, _u, x| x.stop(Fault::Unsupported("execution ran into the padding after the code"));

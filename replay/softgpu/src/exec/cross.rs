@@ -101,18 +101,6 @@ crossings! {
         w.put(u.dst, &from);
         w.put(u.a.0, &to)
     };
-    VMbcntLoU32B32 |w, u, x| {
-        let (mask, base) = (copy(w, x, u.a), copy(w, x, u.b));
-        let out = std::array::from_fn(|i| {
-            (mask[i] & ((1 << i) - 1)).count_ones().wrapping_add(base[i])
-        });
-        w.put(u.dst, &out)
-    };
-    VMbcntHiU32B32 |w, u, x| {
-        // A wave32 has no lanes above 31, so nothing is counted.
-        let base = copy(w, x, u.b);
-        w.put(u.dst, &base)
-    };
     VPermlane16B32 |w, u, x| permlane(w, u, x, 0);
     VPermlanex16B32 |w, u, x| permlane(w, u, x, 16);
     DsBpermuteB32 |w, u, x| {

@@ -87,8 +87,9 @@ trait Lane64 {
 
 type Row64 = [u64; 32];
 
+/// A vector operand of 64 bits, or of 32 zero-extended.
 #[inline(always)]
-fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -> Row64 {
+pub(super) fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -> Row64 {
     let (mut rl, mut rh) = ([0; 32], [0; 32]);
     let low = w.lanes(x, src, &mut rl);
     if !wide {
@@ -500,6 +501,68 @@ lane_table! { half, Half;
     VLshlrevB16 2 |a, b, _c| b << (a & 15);
     VLshrrevB16 2 |a, b, _c| (b & 0xffff) >> (a & 15);
     VAshrrevI16 2 |a, b, _c| (i32::from(b as i16) >> (a & 15)) as u32;
+}
+
+lane_fns! {
+    ClampAddU32 2 |a, b, _c| a.saturating_add(b);
+    ClampSubU32 2 |a, b, _c| a.saturating_sub(b);
+    ClampSubrevU32 2 |a, b, _c| b.saturating_sub(a);
+    ClampAddI32 2 |a, b, _c| i(a).saturating_add(i(b)) as u32;
+    ClampSubI32 2 |a, b, _c| i(a).saturating_sub(i(b)) as u32;
+    ClampAddU16 2 |a, b, _c| u32::from((a as u16).saturating_add(b as u16));
+    ClampSubU16 2 |a, b, _c| u32::from((a as u16).saturating_sub(b as u16));
+    ClampAddI16 2 |a, b, _c| u32::from((a as i16).saturating_add(b as i16) as u16);
+    ClampSubI16 2 |a, b, _c| u32::from((a as i16).saturating_sub(b as i16) as u16);
+    ClampMadU16 3 |a, b, c| {
+        ((a & 0xffff) * (b & 0xffff)).saturating_add(c & 0xffff).min(0xffff)
+    };
+    ClampMadI16 3 |a, b, c| {
+        let at = |v: u32| i64::from(v as i16);
+        (at(a) * at(b) + at(c)).clamp(-32768, 32767) as u32 & 0xffff
+    };
+    ClampMadU32U16 3 |a, b, c| ((a & 0xffff) * (b & 0xffff)).saturating_add(c);
+    ClampMadI32I16 3 |a, b, c| {
+        (i32::from(a as i16) * i32::from(b as i16)).saturating_add(i(c)) as u32
+    };
+    ClampMadU32U24 3 |a, b, c| to_u32(i128::from(u24(a) * u24(b)) + i128::from(c));
+    ClampMadI32I24 3 |a, b, c| {
+        (s24(a) * s24(b) + i64::from(i(c))).clamp(i32::MIN.into(), i32::MAX.into()) as u32
+    };
+    ClampSadU8 3 |a, b, c| {
+        let at = |v: u32, k: u32| v >> (8 * k) & 0xff;
+        let sum: u32 = (0..4).map(|k| at(a, k).abs_diff(at(b, k))).sum();
+        sum.saturating_add(c)
+    };
+    ClampSadU32 3 |a, b, c| a.abs_diff(b).saturating_add(c);
+}
+
+#[inline(always)]
+fn to_u32(x: i128) -> u32 {
+    x.clamp(0, u32::MAX.into()) as u32
+}
+
+/// The handler of an integer operation whose result saturates instead of wrapping.
+pub(super) fn clamped(op: Op, speed: Speed) -> Option<Handler> {
+    Some(match op {
+        Op::VAddNcU32 => handler::<Vector<ClampAddU32>>(speed),
+        Op::VSubNcU32 => handler::<Vector<ClampSubU32>>(speed),
+        Op::VSubrevNcU32 => handler::<Vector<ClampSubrevU32>>(speed),
+        Op::VAddNcI32 => handler::<Vector<ClampAddI32>>(speed),
+        Op::VSubNcI32 => handler::<Vector<ClampSubI32>>(speed),
+        Op::VAddNcU16 => handler::<Half<ClampAddU16>>(speed),
+        Op::VSubNcU16 => handler::<Half<ClampSubU16>>(speed),
+        Op::VAddNcI16 => handler::<Half<ClampAddI16>>(speed),
+        Op::VSubNcI16 => handler::<Half<ClampSubI16>>(speed),
+        Op::VMadU16 => handler::<Half<ClampMadU16>>(speed),
+        Op::VMadI16 => handler::<Half<ClampMadI16>>(speed),
+        Op::VMadU32U16 => handler::<Vector<ClampMadU32U16>>(speed),
+        Op::VMadI32I16 => handler::<Vector<ClampMadI32I16>>(speed),
+        Op::VMadU32U24 => handler::<Vector<ClampMadU32U24>>(speed),
+        Op::VMadI32I24 => handler::<Vector<ClampMadI32I24>>(speed),
+        Op::VSadU8 => handler::<Vector<ClampSadU8>>(speed),
+        Op::VSadU32 => handler::<Vector<ClampSadU32>>(speed),
+        _ => return None,
+    })
 }
 
 macro_rules! lane64_table {

@@ -68,6 +68,12 @@ impl Level for Base {
 /// One lane of [`Level::dot4`].
 #[inline(always)]
 pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) -> u32 {
+    c.wrapping_add(dot4_terms(a, b, SA, SB) as u32)
+}
+
+/// The sum of four byte products.
+#[inline(always)]
+pub(crate) fn dot4_terms(a: u32, b: u32, a_signed: bool, b_signed: bool) -> i32 {
     let byte = |v: u32, k: u32, signed: bool| -> i32 {
         let raw = (v >> (8 * k)) as u8;
         if signed {
@@ -76,11 +82,8 @@ pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) 
             i32::from(raw)
         }
     };
-    let mut sum = c;
-    for k in 0..4 {
-        sum = sum.wrapping_add((byte(a, k, SA) * byte(b, k, SB)) as u32);
-    }
-    sum
+    let product = |k| byte(a, k, a_signed) * byte(b, k, b_signed);
+    product(0) + product(1) + product(2) + product(3)
 }
 
 /// AVX2 and FMA. Only reachable through handlers that were chosen after detection.

@@ -4,27 +4,28 @@
 
 use super::context::{Ctx, Fault, HITS};
 use super::level::{Level, Speed};
-use super::modified::{Crossing, Modified, Modifier, dpp_known};
+use super::modified::{Crossing, Modified, ModifiedScalar, Modifier, dpp_known};
 use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{Row, SCC_SLOT, SCRATCH, SINK, Wave};
-use super::{atomic, compare, control, cross, global, lanes, lds, masks, packed, scalar};
-use crate::isa::op::Op;
+use super::{atomic, compare, control, cross, global, lanes, lds, masks, moded, packed, scalar};
+use crate::isa::op::{Cond, Op};
 use crate::isa::operand::{NULL, SCC, VGPR, inline_constant, literal_value};
 use crate::isa::shape::Ty;
-use crate::isa::{Dpp, Format, Generation, Inst, Row as TableRow, Target};
+use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
 use std::collections::HashMap;
 
 /// Scratch row that keeps a register's old value between the halves of a VOPD.
 const KEPT: u16 = SCRATCH + 16;
 
 /// Why an instruction that decodes is not executed. Reported when it is reached.
-const REFUSALS: [&str; 6] = [
+const REFUSALS: [&str; 7] = [
     "this operation is in the table but not in the executor",
-    "clamp on an integer result is not modelled",
-    "op_sel on this operation is not modelled",
-    "this DPP control is not modelled",
-    "these modifiers on a cross-lane or packed operation are not modelled",
+    "clamp on an integer operation that has no saturating form",
+    "op_sel on an operand that has no halves",
+    "a DPP control that RDNA does not have",
+    "modifiers on an operation that has none",
     "a vector register where this operation reads a scalar",
+    "DPP on an operation that crosses lanes itself",
 ];
 
 /// Stops with the refusal whose number is in `ext`.
@@ -46,6 +47,8 @@ pub(super) struct Lowering {
     pub(super) modifiers: Vec<Modifier>,
     known: HashMap<(u64, bool), u16>,
     next_hit: usize,
+    /// Handlers follow MODE.
+    moded: bool,
 }
 
 impl Lowering {
@@ -58,6 +61,16 @@ impl Lowering {
             modifiers: Vec::new(),
             known: HashMap::new(),
             next_hit: 0,
+            moded: false,
+        }
+    }
+
+    /// For micro-operations that follow MODE. Same instructions give the same numbers of
+    /// micro-operations and constants as with [`Self::new`].
+    pub(super) fn moded(target: Target, speed: Speed) -> Self {
+        Self {
+            moded: true,
+            ..Self::new(target, speed)
         }
     }
 
@@ -186,14 +199,39 @@ impl Lowering {
                 (ty, cond)
             }
             op => {
-                let run = control::find(op, speed).or_else(|| scalar::find(op, speed));
-                return self.found(u, run);
+                let soft = if self.moded {
+                    moded::scalar(op, speed)
+                } else {
+                    None
+                };
+                if soft.is_some() && op == Op::SFmacF32 {
+                    u.c = Src(Src::SCALAR + u.dst);
+                }
+                let run = soft
+                    .or_else(|| control::find(op, speed))
+                    .or_else(|| scalar::find(op, speed));
+                let u = self.found(u, run);
+                return self.scalar_modified(inst, u);
             }
         };
         match scalar::comparison(ty, cond, speed) {
-            Some((run, ext)) => Uop { run, ext, ..u },
+            Some((run, ext)) => self.scalar_modified(inst, Uop { run, ext, ..u }),
             None => self.refuse(u, 0),
         }
+    }
+
+    /// Wraps a scalar operation if it has modifiers, or flushes denormals.
+    fn scalar_modified(&mut self, inst: &Inst, u: Uop) -> Uop {
+        let modifier = self.modifier(inst.row, inst.mods, Dpp::None, u);
+        if inst.mods == Mods::default() && !modifier.flushes {
+            return u;
+        }
+        let run = if self.moded {
+            handler::<ModifiedScalar<true>>(self.speed)
+        } else {
+            handler::<ModifiedScalar<false>>(self.speed)
+        };
+        self.wrap(modifier, run, u)
     }
 
     fn scalar_memory(&mut self, inst: &Inst, mut u: Uop) -> Uop {
@@ -276,17 +314,14 @@ impl Lowering {
         if let Some(run) = cross::find(op, self.speed).or_else(|| control::find(op, self.speed)) {
             return self.crossing(inst, u, run);
         }
-        let scalar_form = matches!(
-            op,
-            Op::VSExpF32 | Op::VSLogF32 | Op::VSRcpF32 | Op::VSRsqF32 | Op::VSSqrtF32
-        );
-        if scalar_form && inst.src[0] >= VGPR {
-            return self.refuse(u, 5);
-        }
-        if scalar_form && inst.mods != crate::isa::Mods::default() {
-            return self.refuse(u, 4);
-        }
         let u = self.vector_plain(inst.row, inst.dst, u);
+        if inst.row.shape.dst == Ty::Sgpr {
+            return match (inst.src[0] >= VGPR, inst.dpp) {
+                (true, _) => self.refuse(u, 5),
+                (_, Dpp::None) => self.scalar_modified(inst, u),
+                _ => self.refuse(u, 6),
+            };
+        }
         self.modified(inst, u)
     }
 
@@ -316,6 +351,11 @@ impl Lowering {
             }
             op => op,
         };
+        if self.moded
+            && let Some(run) = moded::vector(op, speed).or_else(|| masks::moded(op, speed))
+        {
+            return Uop { run, ..u };
+        }
         let run = lanes::integer(op, speed)
             .or_else(|| lanes::single(op, speed))
             .or_else(|| lanes::extremes(op, speed, by_mode))
@@ -326,39 +366,74 @@ impl Lowering {
         self.found(u, run)
     }
 
-    /// Wraps a micro-operation if the instruction has modifiers.
-    fn modified(&mut self, inst: &Inst, u: Uop) -> Uop {
-        let m = inst.mods;
-        let result = inst.row.shape.dst;
-        if m == crate::isa::Mods::default() && inst.dpp == Dpp::None {
-            return u;
+    /// What a wrapper does around `u`.
+    fn modifier(&self, row: &TableRow, mods: Mods, dpp: Dpp, u: Uop) -> Modifier {
+        // Selections and class tests pass denormals on.
+        let passes = matches!(
+            row.op,
+            Op::VCndmaskB32 | Op::VCmp(_, Cond::Class) | Op::VCmpx(_, Cond::Class)
+        );
+        let shape = &row.shape;
+        let float = shape.dst.is_float() || shape.src.iter().any(|ty| ty.is_float());
+        Modifier {
+            inner: u.run,
+            mods,
+            types: shape.src,
+            result: shape.dst,
+            crossing: Crossing::new(&dpp),
+            writes_exec: matches!(row.op, Op::VCmpx(..)),
+            ext: u.ext,
+            flushes: self.moded && float && !passes,
         }
-        if (m.clamp || m.omod != 0) && !result.is_float() {
-            return self.refuse(u, 1);
+    }
+
+    fn wrap(&mut self, modifier: Modifier, run: Handler, u: Uop) -> Uop {
+        let ext = self.modifiers.len() as u16;
+        self.modifiers.push(modifier);
+        Uop { run, ext, ..u }
+    }
+
+    fn wrap_vector(&mut self, modifier: Modifier, u: Uop) -> Uop {
+        let run = if self.moded {
+            handler::<Modified<true>>(self.speed)
+        } else {
+            handler::<Modified<false>>(self.speed)
+        };
+        self.wrap(modifier, run, u)
+    }
+
+    /// Wraps a micro-operation if the instruction has modifiers, or flushes denormals.
+    fn modified(&mut self, inst: &Inst, mut u: Uop) -> Uop {
+        let mut m = inst.mods;
+        let result = inst.row.shape.dst;
+        let inputs = inst.row.shape.src;
+        if !result.is_float() {
+            // A comparison's clamp asks for exceptions, a conversion saturates anyway.
+            let converts = inputs.iter().any(|ty| ty.is_float());
+            if m.clamp && !converts {
+                match lanes::clamped(inst.row.op, self.speed)
+                    .or_else(|| masks::clamped(inst.row.op, self.speed))
+                {
+                    Some(run) => u.run = run,
+                    None => return self.refuse(u, 1),
+                }
+            }
+            m.clamp = false;
+            m.omod = 0;
         }
         let half = |ty| matches!(ty, Ty::F16 | Ty::B16);
-        let selects = (0..3).any(|k| m.opsel >> k & 1 == 1 && !half(inst.row.shape.src[k]));
+        let selects = (0..3).any(|k| m.opsel >> k & 1 == 1 && !half(inputs[k]));
         if selects || (m.opsel & 8 != 0 && !half(result)) {
             return self.refuse(u, 2);
         }
         if matches!(inst.dpp, Dpp::Row16 { ctrl, .. } if !dpp_known(ctrl)) {
             return self.refuse(u, 3);
         }
-        let ext = self.modifiers.len() as u16;
-        self.modifiers.push(Modifier {
-            inner: u.run,
-            mods: m,
-            types: inst.row.shape.src,
-            result,
-            crossing: Crossing::new(&inst.dpp),
-            writes_exec: matches!(inst.row.op, Op::VCmpx(..)),
-            ext: u.ext,
-        });
-        Uop {
-            run: handler::<Modified>(self.speed),
-            ext,
-            ..u
+        let modifier = self.modifier(inst.row, m, inst.dpp, u);
+        if m == Mods::default() && inst.dpp == Dpp::None && !modifier.flushes {
+            return u;
         }
+        self.wrap_vector(modifier, u)
     }
 
     fn crossing(&mut self, inst: &Inst, mut u: Uop, run: Handler) -> Uop {
@@ -368,32 +443,43 @@ impl Lowering {
             u.ext = u16::from(inst.mods.opsel & 3);
             rest.opsel &= !3;
         }
-        if rest != crate::isa::Mods::default() || inst.dpp != Dpp::None {
+        if rest != Mods::default() {
             return self.refuse(u, 4);
+        }
+        if inst.dpp != Dpp::None {
+            return self.refuse(u, 6);
         }
         Uop { run, ..u }
     }
 
     fn packed(&mut self, inst: &Inst, mut u: Uop) -> Uop {
-        let mix_or_half = matches!(
-            inst.row.op,
-            Op::VFmaMixF32
-                | Op::VFmaMixloF16
-                | Op::VFmaMixhiF16
-                | Op::VPkFmaF16
-                | Op::VPkAddF16
-                | Op::VPkMulF16
-        );
-        let float = mix_or_half || inst.row.op == Op::VDot2F32F16;
         let m = inst.mods;
-        if inst.dpp != Dpp::None
-            || (m.clamp && !mix_or_half)
-            || (!float && (m.abs != 0 || m.neg & 4 != 0))
-        {
-            return self.refuse(u, 4);
+        if matches!(inst.dpp, Dpp::Row16 { ctrl, .. } if !dpp_known(ctrl)) {
+            return self.refuse(u, 3);
         }
         u.ext = packed::flags(&m);
-        self.found(u, packed::find(inst.row.op, &m, self.speed))
+        let u = match packed::find(inst.row.op, &m, self.moded, self.speed) {
+            Ok(run) => Uop { run, ..u },
+            Err(packed::Refusal::Unknown) => return self.refuse(u, 0),
+            Err(packed::Refusal::Modifier) => return self.refuse(u, 4),
+        };
+        if inst.dpp == Dpp::None {
+            return u;
+        }
+        // Halves, signs and flushing are the operation's own; only lanes are crossed here.
+        let mut modifier = self.modifier(inst.row, Mods::default(), inst.dpp, u);
+        modifier.flushes = false;
+        self.wrap_vector(modifier, u)
+    }
+
+    /// Half of a VOPD: it has no modifiers, but may flush denormals.
+    fn half(&mut self, row: &TableRow, u: Uop) -> Uop {
+        let modifier = self.modifier(row, Mods::default(), Dpp::None, u);
+        if modifier.flushes {
+            self.wrap_vector(modifier, u)
+        } else {
+            u
+        }
     }
 
     /// VOPD: both halves read before either writes. Usually the halves are independent; when each
@@ -402,8 +488,10 @@ impl Lowering {
         let Some(y) = inst.second else { return };
         let plain = self.plain(inst, inst.row, inst.dst, inst.src);
         let x_op = self.vector_plain(inst.row, inst.dst, plain);
+        let x_op = self.half(inst.row, x_op);
         let plain = self.plain(inst, y.row, y.dst, y.src);
-        let mut y_op = self.vector_plain(y.row, y.dst, plain);
+        let y_op = self.vector_plain(y.row, y.dst, plain);
+        let mut y_op = self.half(y.row, y_op);
         y_op.count = 0;
         let reads = |u: &Uop, row: u16| [u.a, u.b, u.c].contains(&Src(row));
         if !reads(&y_op, x_op.dst) {

@@ -24,11 +24,13 @@ mod lds;
 mod level;
 mod lower;
 mod masks;
+mod moded;
 mod modified;
 mod packed;
 mod pool;
 mod program;
 mod scalar;
+mod softfloat;
 #[cfg(test)]
 mod tests;
 mod uop;

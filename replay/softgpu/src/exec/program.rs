@@ -2,6 +2,7 @@
 
 use super::level::Speed;
 use super::lower::Lowering;
+use super::moded::is_ordinary;
 use super::modified::Modifier;
 use super::uop::Uop;
 use super::wave::Row;
@@ -10,7 +11,7 @@ use crate::isa::operand::VGPR;
 use crate::isa::{Format, Inst, IsaError, Target, decode, disassemble, words_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Largest code that is accepted, in bytes.
 const MAX_CODE: usize = 1 << 26;
@@ -23,9 +24,12 @@ pub struct Program {
     target: Target,
     base: u64,
     words: Vec<u32>,
+    speed: Speed,
     pub(crate) uops: Vec<Uop>,
     pub(crate) constants: Vec<Row>,
     pub(crate) modifiers: Vec<Modifier>,
+    /// For waves with an unusual MODE; made when the first one runs.
+    pub(super) moded: OnceLock<Moded>,
     /// Dword offset of each micro-operation's instruction.
     at: Vec<u32>,
     /// Micro-operation of each dword offset.
@@ -35,6 +39,12 @@ pub struct Program {
     /// Vector registers that each micro-operation needs.
     tops: Vec<u16>,
     kernels: Mutex<HashMap<u32, Arc<KernelInfo>>>,
+}
+
+/// Micro-operations that follow MODE. They refer to the same constants and have the same numbers.
+pub(super) struct Moded {
+    pub(super) uops: Vec<Uop>,
+    pub(super) modifiers: Vec<Modifier>,
 }
 
 /// Where control can go after a micro-operation.
@@ -92,7 +102,7 @@ impl Program {
             });
         }
         let words = words_of(code);
-        let built = Builder::build(target, &words, speed);
+        let built = Builder::build(Lowering::new(target, speed), &words);
         if built.lowering.full() {
             return Err(IsaError::TooLong {
                 len: code.len(),
@@ -103,6 +113,8 @@ impl Program {
             target,
             base,
             words,
+            speed,
+            moded: OnceLock::new(),
             uops: built.lowering.uops,
             constants: built.lowering.constants,
             modifiers: built.lowering.modifiers,
@@ -132,6 +144,37 @@ impl Program {
     /// Whether there is no code.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
+    }
+
+    fn moded(&self) -> &Moded {
+        self.moded.get_or_init(|| {
+            let lowering = Lowering::moded(self.target, self.speed);
+            let built = Builder::build(lowering, &self.words);
+            Moded {
+                uops: built.lowering.uops,
+                modifiers: built.lowering.modifiers,
+            }
+        })
+    }
+
+    /// The micro-operations for a wave with this MODE.
+    #[inline(always)]
+    pub(crate) fn uops_for(&self, mode: u32) -> &[Uop] {
+        if is_ordinary(mode) {
+            &self.uops
+        } else {
+            &self.moded().uops
+        }
+    }
+
+    /// The modifiers of the ordinary micro-operations, or of those that follow MODE.
+    #[inline(always)]
+    pub(crate) fn modifiers(&self, moded: bool) -> &[Modifier] {
+        if moded {
+            &self.moded().modifiers
+        } else {
+            &self.modifiers
+        }
     }
 
     /// The micro-operation at a guest address.
@@ -180,9 +223,13 @@ impl Program {
 
     /// The number of `u`, which must be one of this program's.
     fn number_of(&self, u: &Uop) -> u32 {
-        let offset = std::ptr::from_ref(u)
-            .addr()
-            .wrapping_sub(self.uops.as_ptr().addr());
+        let at = std::ptr::from_ref(u);
+        let other = self.moded.get().map(|m| m.uops.as_slice());
+        let own = match other {
+            Some(uops) if uops.as_ptr_range().contains(&at) => uops,
+            _ => &self.uops,
+        };
+        let offset = at.addr().wrapping_sub(own.as_ptr().addr());
         (offset / size_of::<Uop>()) as u32
     }
 
@@ -259,9 +306,10 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(target: Target, words: &[u32], speed: Speed) -> Self {
+    fn build(lowering: Lowering, words: &[u32]) -> Self {
+        let target = lowering.target;
         let mut b = Self {
-            lowering: Lowering::new(target, speed),
+            lowering,
             at: Vec::new(),
             index: vec![NONE; words.len()],
             edges: Vec::new(),
