@@ -11,6 +11,12 @@ use crate::isa::op::{Atomic, Wide};
 use crate::memory::{Access, Rights, pointer};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+/// Whether a function is modelled at a width.
+pub(super) fn known(function: Atomic, wide: Wide) -> bool {
+    let float = matches!(function, Atomic::AddF | Atomic::MinF | Atomic::MaxF);
+    FUNCTIONS.contains(&function) && !(float && wide == Wide::B64)
+}
+
 /// `Uop::ext`: [4:0] function, [5] 64-bit, [6] returns the old value.
 pub(super) fn flags(function: Atomic, wide: Wide, returns: bool) -> u16 {
     let k = FUNCTIONS.iter().position(|v| *v == function).unwrap_or(0) as u16;
@@ -80,6 +86,8 @@ fn next32(function: Atomic, old: u32, data: u32, compare: u32) -> u32 {
         Atomic::AddF => num(f(old) + f(data)),
         Atomic::MinF => min_num(old, data),
         Atomic::MaxF => max_num(old, data),
+        // Refused by `known` before it comes here.
+        _ => old,
     }
 }
 
@@ -119,7 +127,8 @@ fn next64(function: Atomic, old: u64, data: u64, compare: u64) -> u64 {
             }
         }
         // No row of the tables has a 64-bit float atomic.
-        Atomic::AddF | Atomic::MinF | Atomic::MaxF => old,
+        // Refused by `known` before it comes here.
+        _ => old,
     }
 }
 

@@ -8,7 +8,7 @@ use super::modified::{Crossing, Modified, ModifiedScalar, Modifier, dpp_known};
 use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{Row, SCC_SLOT, SCRATCH, SINK, Wave};
 use super::{atomic, compare, control, cross, global, lanes, lds, masks, moded, packed, scalar};
-use crate::isa::op::{Cond, Op};
+use crate::isa::op::{Cond, Op, Why};
 use crate::isa::operand::{NULL, SCC, VGPR, inline_constant, literal_value};
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
@@ -28,12 +28,20 @@ const REFUSALS: [&str; 7] = [
     "DPP on an operation that crosses lanes itself",
 ];
 
+/// Refusal numbers from here on are those that the table declares.
+const DECLARED: usize = 16;
+
 /// Stops with the refusal whose number is in `ext`.
 struct Refuse;
 
 impl Exec for Refuse {
     fn run<L: Level>(_w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
-        let why = REFUSALS[usize::from(u.ext).min(REFUSALS.len() - 1)];
+        let ext = usize::from(u.ext);
+        let why = match ext.checked_sub(DECLARED) {
+            Some(k) => Why::ALL.get(k).map(|w| w.text()),
+            None => REFUSALS.get(ext).copied(),
+        };
+        let why = why.unwrap_or(REFUSALS[0]);
         x.stop(Fault::Unsupported(why))
     }
 }
@@ -156,6 +164,11 @@ impl Lowering {
             return;
         }
         let u = self.plain(inst, inst.row, inst.dst, inst.src);
+        if let Op::Refused(why) = inst.row.op {
+            let refused = self.refuse(u, (DECLARED + why as usize) as u16);
+            self.uops.push(refused);
+            return;
+        }
         let u = match inst.format {
             Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp => {
                 self.scalar(inst, u)
@@ -254,7 +267,7 @@ impl Lowering {
         let run = match inst.row.op {
             Op::GLoad(load) => global::load(load, by_scalar, self.speed),
             Op::GStore(store) => Some(global::store(store, by_scalar, self.speed)),
-            Op::GAtomic(function, wide) => {
+            Op::GAtomic(function, wide) if atomic::known(function, wide) => {
                 let returns = match self.target.generation() {
                     // GLC, or the RETURN bit of the temporal hint.
                     Generation::Gfx11 => inst.cache & 1 == 1,
@@ -297,7 +310,7 @@ impl Lowering {
                     lds::store_two(wide, speed)
                 })
             }
-            Op::DsAtomic(function, wide, returns) => {
+            Op::DsAtomic(function, wide, returns) if atomic::known(function, wide) => {
                 u.ext = atomic::flags(function, wide, returns);
                 Some(atomic::lds(speed))
             }
