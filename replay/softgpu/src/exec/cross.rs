@@ -52,6 +52,22 @@ fn permlane(w: &mut Wave, u: &Uop, x: &Ctx<'_>, cross: usize) {
     w.put(u.dst, &out);
 }
 
+/// As [`permlane`], with the lane number in a vector register.
+fn permlane_var(w: &mut Wave, u: &Uop, x: &Ctx<'_>, cross: usize) {
+    let (from, select) = (copy(w, x, u.a), copy(w, x, u.b));
+    let exec = w.exec();
+    let mut out = w.v[usize::from(u.dst & 511)];
+    for (i, lane) in out.iter_mut().enumerate() {
+        let source = ((i & 16) ^ cross) | (select[i] & 15) as usize;
+        if u.ext & 1 == 1 || exec >> source & 1 == 1 {
+            *lane = from[source];
+        } else if u.ext & 2 == 2 {
+            *lane = 0;
+        }
+    }
+    w.put(u.dst, &out);
+}
+
 /// Lane that `ds_swizzle_b32` reads (RDNA ISA: swizzle modes).
 fn swizzle_lane(pattern: u32, i: u32) -> u32 {
     if pattern >= 0xe000 {
@@ -103,6 +119,18 @@ crossings! {
     };
     VPermlane16B32 |w, u, x| permlane(w, u, x, 0);
     VPermlanex16B32 |w, u, x| permlane(w, u, x, 16);
+    VPermlane16VarB32 |w, u, x| permlane_var(w, u, x, 0);
+    VPermlanex16VarB32 |w, u, x| permlane_var(w, u, x, 16);
+    // It exchanges the halves of a wave64; on a wave32 it does nothing (RDNA ISA).
+    VPermlane64B32 |_w, _u, _x| ();
+    DsBpermuteFiB32 |w, u, x| {
+        let (address, data) = (copy(w, x, u.a), copy(w, x, u.b));
+        let out = std::array::from_fn(|i| {
+            let lane = address[i].wrapping_add(u.imm as u32) / 4 % 32;
+            data[lane as usize]
+        });
+        w.put(u.dst, &out)
+    };
     DsBpermuteB32 |w, u, x| {
         let (address, data) = (copy(w, x, u.a), copy(w, x, u.b));
         let exec = w.exec();

@@ -192,6 +192,17 @@ impl Stopped {
                 length,
                 size: d.lds_bytes,
             },
+            Cause::Fault(Fault::Scratch {
+                lane,
+                address,
+                length,
+                size,
+            }) => WaveFault::Scratch {
+                lane,
+                address,
+                length,
+                size,
+            },
             Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
             Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },
             Cause::Fault(Fault::Budget) => WaveFault::Budget { budget },

@@ -9,6 +9,7 @@
 //! | v0 | x, y << 10, z << 20; parts beyond TIDIG_COMP_CNT are 0 | same |
 //! | EXEC | one bit per work-item of the wave | same |
 //! | MODE | RSRC1 [19:12] and FP16_OVFL, IEEE and DX10_CLAMP from bits 23 and 21 | RSRC1 [19:12] and FP16_OVFL |
+//! | scratch | poison, private to each lane (architected: no SGPR names it) | same |
 //! | SCC, VCC, M0, other SGPRs, TTMPs and VGPRs | poison | poison |
 
 use super::Dispatch;
@@ -64,6 +65,8 @@ impl Start<'_> {
             Generation::Gfx12 => 1 << 8,
         };
         w.mode = fp | modes | (d.rsrc1 >> 26 & 1) << 23;
+        w.vgprs = self.vgprs;
+        w.private.reset(d.scratch_bytes, self.poison);
         w.pc = self.entry;
         w.index = index;
         w.count = 0;

@@ -8,7 +8,7 @@ use super::context::Ctx;
 use super::float::{
     cos, d, div_fixup, exp2, f, fract, h, half_num, half_to_single, ldexp, ldexp64, log2, max_ieee,
     max_num, max64, maximum, median, min_ieee, min_num, min64, minimum, num, num64, rcp, rsq, sin,
-    single_to_half, single_to_half_rtz, split, split64, sqrt, to_i32,
+    single_to_half, single_to_half_rtz, split, split64, sqrt, to_i32, wins64,
 };
 use super::level::{Level, Speed, dot4_lane};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
@@ -58,7 +58,7 @@ impl<O: Lane> Exec for Vector<O> {
 }
 
 /// Handler of a [`Lane`] whose result is 16 bits wide: the other half of the register stays.
-struct Half<O>(PhantomData<O>);
+pub(super) struct Half<O>(PhantomData<O>);
 
 impl<O: Lane> Exec for Half<O> {
     #[inline(always)]
@@ -76,7 +76,7 @@ impl<O: Lane> Exec for Half<O> {
 }
 
 /// A function of up to three 64-bit lanes.
-trait Lane64 {
+pub(super) trait Lane64 {
     const N: usize;
     /// Which sources are 64 bits wide; the others are zero-extended.
     const WIDE: [bool; 3];
@@ -99,7 +99,8 @@ pub(super) fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -
     std::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32)
 }
 
-struct Vector64<O>(PhantomData<O>);
+/// Handler of a [`Lane64`].
+pub(super) struct Vector64<O>(PhantomData<O>);
 
 impl<O: Lane64> Exec for Vector64<O> {
     #[inline(always)]
@@ -174,6 +175,8 @@ macro_rules! lane_table {
         }
     };
 }
+
+pub(super) use {lane_fns, lane_table};
 
 #[inline(always)]
 fn s24(x: u32) -> i64 {
@@ -402,6 +405,8 @@ lane_table! { single, Vector;
     VMulDx9ZeroF32 2 |a, b, _c| if f(a) == 0.0 || f(b) == 0.0 { 0 } else { num(f(a) * f(b)) };
     VMinimumF32 2 |a, b, _c| minimum(a, b);
     VMaximumF32 2 |a, b, _c| maximum(a, b);
+    VMinimummaximumF32 3 |a, b, c| maximum(minimum(a, b), c);
+    VMaximumminimumF32 3 |a, b, c| minimum(maximum(a, b), c);
     VMinimum3F32 3 |a, b, c| minimum(minimum(a, b), c);
     VMaximum3F32 3 |a, b, c| maximum(maximum(a, b), c);
     VCvtPkRtzF16F32 2 |a, b, _c| single_to_half_rtz(a) | single_to_half_rtz(b) << 16;
@@ -437,8 +442,6 @@ lane_fns! {
     MinmaxNum 3 |a, b, c| max_num(min_num(a, b), c);
     MaxminIeee 3 |a, b, c| min_ieee(max_ieee(a, b), c);
     MinmaxIeee 3 |a, b, c| max_ieee(min_ieee(a, b), c);
-    MaxHalf 2 |a, b, _c| half_num(f(max_num(half_to_single(a & 0xffff), half_to_single(b & 0xffff))));
-    MinHalf 2 |a, b, _c| half_num(f(min_num(half_to_single(a & 0xffff), half_to_single(b & 0xffff))));
 }
 
 /// Minimum and maximum: gfx11 follows IEEE mode, gfx12 has one rule.
@@ -460,8 +463,6 @@ pub(super) fn extremes(op: Op, speed: Speed, by_mode: bool) -> Option<Handler> {
         Op::VMed3F32 => rule!(Med3Ieee, Med3Num),
         Op::VMaxminF32 => rule!(MaxminIeee, MaxminNum),
         Op::VMinmaxF32 => rule!(MinmaxIeee, MinmaxNum),
-        Op::VMaxF16 => handler::<Half<MaxHalf>>(speed),
-        Op::VMinF16 => handler::<Half<MinHalf>>(speed),
         _ => return None,
     })
 }
@@ -614,6 +615,8 @@ lane64_table! {
     VMulF64 2 [64, 64, 0] -> 64 |a, b, _c, _m| num64(d(a) * d(b));
     VMinF64 2 [64, 64, 0] -> 64 |a, b, _c, ieee| min64(a, b, ieee);
     VMaxF64 2 [64, 64, 0] -> 64 |a, b, _c, ieee| max64(a, b, ieee);
+    VMinimumF64 2 [64, 64, 0] -> 64 |a, b, _c, _m| wins64(a, b, false);
+    VMaximumF64 2 [64, 64, 0] -> 64 |a, b, _c, _m| wins64(a, b, true);
     VLdexpF64 2 [64, 32, 0] -> 64 |a, b, _c, _m| num64(ldexp64(d(a), b as i32));
     VFmaF64 3 [64, 64, 64] -> 64 |a, b, c, _m| num64(libm::fma(d(a), d(b), d(c)));
     VLshlrevB64 2 [32, 64, 0] -> 64 |a, b, _c, _m| b << (a & 63);

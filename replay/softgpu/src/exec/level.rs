@@ -26,6 +26,8 @@ impl Speed {
 
 /// Primitives that need other instructions at other speeds.
 pub(crate) trait Level {
+    /// Its name.
+    const SPEED: Speed;
     /// `a * b + c`, rounded once.
     fn fma(a: f32, b: f32, c: f32) -> f32;
     /// Bit i of the result is the sign bit of lane i.
@@ -40,6 +42,8 @@ pub(crate) trait Level {
 pub(crate) struct Base;
 
 impl Level for Base {
+    const SPEED: Speed = Speed::Base;
+
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         soft_fma(a, b, c)
@@ -91,6 +95,8 @@ pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
 impl Level for Avx2 {
+    const SPEED: Speed = Speed::Avx2;
+
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         // Compiled inside functions that have FMA, this is one instruction.
@@ -168,6 +174,8 @@ impl Level for Avx2 {
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Level for Avx2 {
+    const SPEED: Speed = Speed::Avx2;
+
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         Base::fma(a, b, c)
     }

@@ -7,8 +7,11 @@ use super::level::{Level, Speed};
 use super::modified::{Crossing, Modified, ModifiedScalar, Modifier, dpp_known};
 use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{Row, SCC_SLOT, SCRATCH, SINK, Wave};
-use super::{atomic, compare, control, cross, global, lanes, lds, masks, moded, packed, scalar};
-use crate::isa::op::{Cond, Op, Why};
+use super::{
+    atomic, bytes, compare, control, cross, flat, fp8, global, halves, hwreg, lanes, lds, masks,
+    moded, packed, relative, scalar,
+};
+use crate::isa::op::{Atomic, Cond, Op, Why, Wide};
 use crate::isa::operand::{NULL, SCC, VGPR, inline_constant, literal_value};
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
@@ -175,6 +178,7 @@ impl Lowering {
             }
             Format::Smem => self.scalar_memory(inst, u),
             Format::Global | Format::Mubuf => self.global(inst, u),
+            Format::Flat | Format::Scratch => self.flat(inst, u),
             Format::Ds => self.lds(inst, u),
             _ => self.vector(inst, u),
         };
@@ -217,12 +221,17 @@ impl Lowering {
                 } else {
                     None
                 };
-                if soft.is_some() && op == Op::SFmacF32 {
+                if soft.is_some() && matches!(op, Op::SFmacF32 | Op::SFmacF16) {
                     u.c = Src(Src::SCALAR + u.dst);
+                }
+                if op == Op::SSetregImm32B32 {
+                    u.b = self.constant(u64::from(inst.literal), false);
                 }
                 let run = soft
                     .or_else(|| control::find(op, speed))
-                    .or_else(|| scalar::find(op, speed));
+                    .or_else(|| scalar::find(op, speed))
+                    .or_else(|| relative::find(op, speed))
+                    .or_else(|| hwreg::find(op, speed));
                 let u = self.found(u, run);
                 return self.scalar_modified(inst, u);
             }
@@ -252,6 +261,7 @@ impl Lowering {
         u.b = self.source(inst.saddr, Ty::B32, 0);
         let run = match inst.row.op {
             Op::SLoad(load) => global::scalar_load(load, self.speed),
+            Op::SBufferLoad(load) => global::buffer_load(load, self.speed),
             op => control::find(op, self.speed),
         };
         self.found(u, run)
@@ -267,22 +277,62 @@ impl Lowering {
         let run = match inst.row.op {
             Op::GLoad(load) => global::load(load, by_scalar, self.speed),
             Op::GStore(store) => Some(global::store(store, by_scalar, self.speed)),
-            Op::GAtomic(function, wide) if atomic::known(function, wide) => {
-                let returns = match self.target.generation() {
-                    // GLC, or the RETURN bit of the temporal hint.
-                    Generation::Gfx11 => inst.cache & 1 == 1,
-                    Generation::Gfx12 => inst.cache >> 2 & 1 == 1,
-                };
-                u.ext = atomic::flags(function, wide, returns);
+            Op::GAtomic(function, wide) => {
+                u.ext = self.atomic_flags(function, wide, returns(inst, self.target));
                 Some(atomic::global(by_scalar, self.speed))
+            }
+            Op::GLoadAddtid => Some(global::load_by_lane(self.speed)),
+            Op::GStoreAddtid => {
+                u.c = Src(inst.src[0].wrapping_sub(VGPR));
+                Some(global::store_by_lane(self.speed))
             }
             op => control::find(op, self.speed),
         };
         self.found(u, run)
     }
 
+    fn atomic_flags(&self, function: Atomic, wide: Wide, returns: bool) -> u16 {
+        atomic::flags(function, wide, returns, self.target.generation())
+    }
+
+    fn flat(&mut self, inst: &Inst, mut u: Uop) -> Uop {
+        let speed = self.speed;
+        u.hit = self.hit();
+        u.c = u.b;
+        if inst.format == Format::Scratch {
+            u.b = self.source(inst.saddr, Ty::B32, 0);
+            u.a = self.source(inst.src[0], Ty::B32, 0);
+        }
+        let (number, run) = match inst.row.op {
+            Op::FlatLoad(load) => (flat::load_number(load), global::flat_load(load, speed)),
+            Op::FlatStore(store) => (
+                flat::store_number(store),
+                Some(global::flat_store(store, speed)),
+            ),
+            Op::FlatAtomic(function, wide) => {
+                u.ext = self.atomic_flags(function, wide, returns(inst, self.target));
+                (Some(0), Some(atomic::flat(speed)))
+            }
+            Op::ScratchLoad(load) => (
+                flat::load_number(load),
+                Some(handler::<flat::Scratch<{ flat::LOAD }>>(speed)),
+            ),
+            Op::ScratchStore(store) => (
+                flat::store_number(store),
+                Some(handler::<flat::Scratch<{ flat::STORE }>>(speed)),
+            ),
+            _ => (None, None),
+        };
+        match number {
+            Some(number) => {
+                u.sdst = number;
+                self.found(u, run)
+            }
+            None => self.refuse(u, 0),
+        }
+    }
+
     fn lds(&mut self, inst: &Inst, mut u: Uop) -> Uop {
-        use crate::isa::op::Wide;
         let speed = self.speed;
         let element = |wide| if wide == Wide::B64 { 8 } else { 4 };
         let run = match inst.row.op {
@@ -298,21 +348,27 @@ impl Lowering {
                 u.ext = ext;
                 Some(run)
             }
-            Op::DsLoad2(wide, stride) | Op::DsStore2(wide, stride) => {
+            Op::DsLoad2(wide, stride) | Op::DsStore2(wide, stride) | Op::DsSwap2(wide, stride) => {
                 let step = element(wide) * stride;
                 u.imm = inst.imm * step as i32;
                 let second = inst.imm2 * step;
                 u.sdst = second as u16;
                 u.ext = (second >> 16) as u16;
-                Some(if matches!(inst.row.op, Op::DsLoad2(..)) {
-                    lds::load_two(wide, speed)
-                } else {
-                    lds::store_two(wide, speed)
+                Some(match inst.row.op {
+                    Op::DsLoad2(..) => lds::load_two(wide, speed),
+                    Op::DsStore2(..) => lds::store_two(wide, speed),
+                    _ => lds::swap_two(wide, speed),
                 })
             }
-            Op::DsAtomic(function, wide, returns) if atomic::known(function, wide) => {
-                u.ext = atomic::flags(function, wide, returns);
+            Op::DsAtomic(function, wide, returns) => {
+                u.ext = self.atomic_flags(function, wide, returns);
                 Some(atomic::lds(speed))
+            }
+            Op::DsCondxchg32RtnB64 => Some(atomic::conditional_exchange(speed)),
+            Op::DsLoadAddtidB32 => Some(lds::load_by_lane(speed)),
+            Op::DsStoreAddtidB32 => {
+                u.b = Src(inst.src[0].wrapping_sub(VGPR));
+                Some(lds::store_by_lane(speed))
             }
             op => cross::find(op, speed).or_else(|| control::find(op, speed)),
         };
@@ -324,7 +380,10 @@ impl Lowering {
         if inst.format == Format::Vop3p {
             return self.packed(inst, u);
         }
-        if let Some(run) = cross::find(op, self.speed).or_else(|| control::find(op, self.speed)) {
+        let whole = cross::find(op, self.speed)
+            .or_else(|| control::find(op, self.speed))
+            .or_else(|| relative::find(op, self.speed));
+        if let Some(run) = whole {
             return self.crossing(inst, u, run);
         }
         let u = self.vector_plain(inst.row, inst.dst, u);
@@ -355,7 +414,15 @@ impl Lowering {
                 u.c = Src(dst.wrapping_sub(VGPR));
                 Op::VFmaF16
             }
+            Op::VPkFmacF16 | Op::VDot2accF32F16 | Op::VDot2accF32Bf16 => {
+                u.c = Src(dst.wrapping_sub(VGPR));
+                u.ext = packed::PLAIN;
+                let op = packed::accumulating(row.op);
+                let run = packed::find(op, &Mods::default(), self.moded, speed).ok();
+                return self.found(u, run);
+            }
             Op::VFmamkF32 | Op::VFmaakF32 => Op::VFmaF32,
+            Op::VFmamkF16 | Op::VFmaakF16 => Op::VFmaF16,
             Op::VCmp(ty, cond) | Op::VCmpx(ty, cond) => {
                 let to_exec = matches!(row.op, Op::VCmpx(..));
                 let (run, ext) = compare::find(ty, cond, to_exec, speed);
@@ -375,6 +442,12 @@ impl Lowering {
             .or_else(|| masks::find(op, speed))
             .or_else(|| lanes::half(op, speed))
             .or_else(|| lanes::double(op, speed))
+            .or_else(|| halves::find(op, speed))
+            .or_else(|| halves::whole(op, speed))
+            .or_else(|| halves::extremes(op, speed, by_mode))
+            .or_else(|| bytes::find(op, speed))
+            .or_else(|| bytes::wide(op, speed))
+            .or_else(|| fp8::find(op, speed))
             .or_else(|| scalar::find(op, speed));
         self.found(u, run)
     }
@@ -384,7 +457,10 @@ impl Lowering {
         // Selections and class tests pass denormals on.
         let passes = matches!(
             row.op,
-            Op::VCndmaskB32 | Op::VCmp(_, Cond::Class) | Op::VCmpx(_, Cond::Class)
+            Op::VCndmaskB32
+                | Op::VCndmaskB16
+                | Op::VCmp(_, Cond::Class)
+                | Op::VCmpx(_, Cond::Class)
         );
         let shape = &row.shape;
         let float = shape.dst.is_float() || shape.src.iter().any(|ty| ty.is_float());
@@ -434,7 +510,23 @@ impl Lowering {
             m.clamp = false;
             m.omod = 0;
         }
-        let half = |ty| matches!(ty, Ty::F16 | Ty::B16);
+        // Here op_sel names bytes.
+        match inst.row.op {
+            Op::VCvtF32Fp8 | Op::VCvtF32Bf8 => u.ext = u16::from(m.opsel & 3),
+            Op::VCvtSrFp8F32 | Op::VCvtSrBf8F32 => u.ext = u16::from(m.opsel & 12),
+            _ => {}
+        }
+        if matches!(
+            inst.row.op,
+            Op::VCvtF32Fp8 | Op::VCvtF32Bf8 | Op::VCvtSrFp8F32 | Op::VCvtSrBf8F32
+        ) {
+            m.opsel = 0;
+        }
+        let signs = |k: usize| (m.neg | m.abs) >> k & 1 == 1;
+        if (0..3).any(|k| signs(k) && !inputs[k].is_float()) {
+            return self.refuse(u, 4);
+        }
+        let half = Ty::is_half;
         let selects = (0..3).any(|k| m.opsel >> k & 1 == 1 && !half(inputs[k]));
         if selects || (m.opsel & 8 != 0 && !half(result)) {
             return self.refuse(u, 2);
@@ -450,7 +542,13 @@ impl Lowering {
     }
 
     fn crossing(&mut self, inst: &Inst, mut u: Uop, run: Handler) -> Uop {
-        let permlane = matches!(inst.row.op, Op::VPermlane16B32 | Op::VPermlanex16B32);
+        let permlane = matches!(
+            inst.row.op,
+            Op::VPermlane16B32
+                | Op::VPermlanex16B32
+                | Op::VPermlane16VarB32
+                | Op::VPermlanex16VarB32
+        );
         let mut rest = inst.mods;
         if permlane {
             u.ext = u16::from(inst.mods.opsel & 3);
@@ -529,6 +627,14 @@ impl Lowering {
             }
             self.uops.extend([keep, x_op, y_op]);
         }
+    }
+}
+
+/// Whether an atomic returns the old value: GLC, or the RETURN bit of the temporal hint.
+fn returns(inst: &Inst, target: Target) -> bool {
+    match target.generation() {
+        Generation::Gfx11 => inst.cache & 1 == 1,
+        Generation::Gfx12 => inst.cache >> 2 & 1 == 1,
     }
 }
 

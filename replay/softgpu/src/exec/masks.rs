@@ -30,6 +30,24 @@ impl Exec for Select {
     }
 }
 
+/// As [`Select`], the low half only.
+struct SelectHalf;
+
+impl Exec for SelectHalf {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let mask = w.scalar(x, u.c);
+        let (mut ra, mut rb) = ([0; 32], [0; 32]);
+        let (a, b) = (w.lanes(x, u.a, &mut ra), w.lanes(x, u.b, &mut rb));
+        let mut out = w.v[usize::from(u.dst & 511)];
+        for i in 0..32 {
+            let chosen = if mask & (1 << i) != 0 { b[i] } else { a[i] };
+            out[i] = out[i] & 0xffff_0000 | chosen & 0xffff;
+        }
+        w.put(u.dst, &out);
+        Flow::NEXT
+    }
+}
+
 /// Lanes below this one whose mask bit is set, plus the second source.
 struct Mbcnt<const LOW: bool>;
 
@@ -362,6 +380,7 @@ pub(super) fn find(op: Op, speed: Speed) -> Option<Handler> {
     Some(match op {
         Op::VMbcntLoU32B32 => handler::<Mbcnt<true>>(speed),
         Op::VMbcntHiU32B32 => handler::<Mbcnt<false>>(speed),
+        Op::VCndmaskB16 => handler::<SelectHalf>(speed),
         Op::VCndmaskB32 => handler::<Select>(speed),
         Op::VAddCoU32 => handler::<Carry<false, false, false>>(speed),
         Op::VSubCoU32 => handler::<Carry<true, false, false>>(speed),

@@ -218,7 +218,7 @@ fn flush_row(row: &mut Row, m: &Modifier, ty: Ty, mode: u32) {
 /// Half selection, magnitude, negation.
 fn modify(row: &mut Row, m: &Modifier, ty: Ty, k: usize, top: bool) {
     let bit = |v: u8| v >> k & 1 == 1;
-    if bit(m.mods.opsel) && matches!(ty, Ty::F16 | Ty::B16) {
+    if bit(m.mods.opsel) && ty.is_half() {
         for lane in row.iter_mut() {
             *lane >>= 16;
         }
@@ -266,7 +266,7 @@ fn finish(w: &mut Wave, m: &Modifier, dst: u16) {
             _ => *lane,
         };
     }
-    if m.mods.opsel & 8 != 0 && matches!(m.result, Ty::F16 | Ty::B16) {
+    if m.mods.opsel & 8 != 0 && m.result.is_half() {
         let old = w.v[usize::from(dst & 511)];
         for i in 0..32 {
             row[i] = old[i] & 0xffff | row[i] << 16;

@@ -2,13 +2,13 @@
 //! and signs per source, so they are read here and not by the general modifier wrapper.
 
 use super::context::Ctx;
-use super::float::{f, h, half_num, half_to_single, num, single_to_half};
+use super::float::{Rule, bf16, f, h, half_extreme, half_num, half_to_single, num, single_to_half};
 use super::lanes::Lane;
 use super::level::{Level, Speed, dot4_terms};
 use super::moded::{Modes, Soft};
 use super::softfloat::{self, HALF, SINGLE as FORMAT_SINGLE};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
-use super::wave::{MODE_DX10_CLAMP, Row, Wave};
+use super::wave::{MODE_DX10_CLAMP, MODE_IEEE, Row, Wave};
 use crate::isa::Mods;
 use crate::isa::op::Op;
 
@@ -20,6 +20,18 @@ pub(super) const fn flags(m: &Mods) -> u16 {
         | (m.opsel as u16 & 7) << 6
         | (m.opsel_hi as u16 & 7) << 9
         | (m.clamp as u16) << 12
+}
+
+/// [`flags`] of an operation without modifiers: high halves come from high halves.
+pub(super) const PLAIN: u16 = 7 << 9;
+
+/// The operation with three sources that an accumulating one is.
+pub(super) const fn accumulating(op: Op) -> Op {
+    match op {
+        Op::VPkFmacF16 => Op::VPkFmaF16,
+        Op::VDot2accF32F16 => Op::VDot2F32F16,
+        _ => Op::VDot2F32Bf16,
+    }
 }
 
 const fn flag(ext: u16, group: u16, k: usize) -> bool {
@@ -331,6 +343,38 @@ impl<O: Lane> Exec for PackedFlushed<O> {
     }
 }
 
+/// The larger or smaller of halves; gfx11's IEEE mode lets signalling NaNs win (gfx12 never has the
+/// mode bit).
+struct PackedExtreme<const LARGER: bool, const MODED: bool>;
+
+impl<const LARGER: bool, const MODED: bool> Exec for PackedExtreme<LARGER, MODED> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let (clamp, dx10) = (flag(u.ext, 4, 0), w.mode & MODE_DX10_CLAMP != 0);
+        let rule = if w.mode & MODE_IEEE != 0 {
+            Rule::Ieee
+        } else {
+            Rule::Num
+        };
+        let m = Modes::of(w.mode);
+        halves(w, u, x, |a, b, _c| {
+            let source = |v: u32| {
+                if MODED {
+                    m.source(HALF, u64::from(v)) as u32
+                } else {
+                    v
+                }
+            };
+            let r = half_extreme::<LARGER>(source(a), source(b), rule);
+            let r = if MODED {
+                m.result(HALF, u64::from(r)) as u32
+            } else {
+                r
+            };
+            clamp_half(r, clamp, dx10)
+        })
+    }
+}
+
 #[inline(always)]
 fn clamp_half(r: u32, clamp: bool, dx10: bool) -> u32 {
     if clamp {
@@ -344,16 +388,18 @@ fn clamp_half(r: u32, clamp: bool, dx10: bool) -> u32 {
 }
 
 /// Two half products added to a single, in order.
-struct Dot2;
+/// `BF16`: of bfloat16.
+struct Dot2<const BF16: bool>;
 
-impl Exec for Dot2 {
+impl<const BF16: bool> Exec for Dot2<BF16> {
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let (mut ra, mut rb, mut rc) = ([0; 32], [0; 32], [0; 32]);
         let (a, b) = (w.lanes(x, u.a, &mut ra), w.lanes(x, u.b, &mut rb));
         let c = w.lanes(x, u.c, &mut rc);
         let pick = |v: u32, k: usize, high: bool| {
             let upper = flag(u.ext, if high { 3 } else { 2 }, k);
-            let value = h(if upper { v >> 16 } else { v });
+            let half = if upper { v >> 16 } else { v & 0xffff };
+            let value = if BF16 { bf16(half) } else { h(half) };
             if flag(u.ext, u16::from(high), k) {
                 -value
             } else {
@@ -363,7 +409,12 @@ impl Exec for Dot2 {
         let start = |v: u32| if flag(u.ext, 0, 2) { -f(v) } else { f(v) };
         let out: Row = std::array::from_fn(|i| {
             let first = start(c[i]) + pick(a[i], 0, false) * pick(b[i], 1, false);
-            num(first + pick(a[i], 0, true) * pick(b[i], 1, true))
+            let sum = num(first + pick(a[i], 0, true) * pick(b[i], 1, true));
+            if flag(u.ext, 4, 0) {
+                super::modified::clamp_single(sum, w.mode & MODE_DX10_CLAMP != 0)
+            } else {
+                sum
+            }
         });
         w.put(u.dst, &out);
         Flow::NEXT
@@ -389,6 +440,9 @@ pub(super) fn find(op: Op, m: &Mods, moded: bool, speed: Speed) -> Result<Handle
         return Err(Refusal::Modifier);
     }
     let run = match op {
+        _ if integer(op, m.clamp, speed).is_some() => {
+            return integer(op, m.clamp, speed).ok_or(Refusal::Unknown);
+        }
         Op::VDot4I32Iu8 | Op::VDot4U32U8 if m.clamp => handler::<Dot4Clamped>(speed),
         Op::VDot4I32Iu8 => match m.neg & 3 {
             0 => handler::<Dot4<false, false>>(speed),
@@ -403,9 +457,47 @@ pub(super) fn find(op: Op, m: &Mods, moded: bool, speed: Speed) -> Result<Handle
     Ok(run)
 }
 
+/// Operations on 16-bit integers; `clamp` saturates the sums.
+fn integer(op: Op, clamp: bool, speed: Speed) -> Option<Handler> {
+    use super::lanes;
+    macro_rules! pick {
+        ($wraps:ident, $saturates:ident) => {
+            if clamp {
+                handler::<Packed<lanes::$saturates>>(speed)
+            } else {
+                handler::<Packed<lanes::$wraps>>(speed)
+            }
+        };
+        ($plain:ident) => {
+            handler::<Packed<lanes::$plain>>(speed)
+        };
+    }
+    Some(match op {
+        Op::VPkAddU16 => pick!(VAddNcU16, ClampAddU16),
+        Op::VPkSubU16 => pick!(VSubNcU16, ClampSubU16),
+        Op::VPkAddI16 => pick!(VAddNcI16, ClampAddI16),
+        Op::VPkSubI16 => pick!(VSubNcI16, ClampSubI16),
+        Op::VPkMadU16 => pick!(VMadU16, ClampMadU16),
+        Op::VPkMadI16 => pick!(VMadI16, ClampMadI16),
+        Op::VPkMulLoU16 => pick!(VMulLoU16),
+        Op::VPkMaxU16 => pick!(VMaxU16),
+        Op::VPkMinU16 => pick!(VMinU16),
+        Op::VPkMaxI16 => pick!(VMaxI16),
+        Op::VPkMinI16 => pick!(VMinI16),
+        Op::VPkLshlrevB16 => pick!(VLshlrevB16),
+        Op::VPkLshrrevB16 => pick!(VLshrrevB16),
+        Op::VPkAshrrevI16 => pick!(VAshrrevI16),
+        _ => return None,
+    })
+}
+
 /// Operations on floats.
 fn float(op: Op, moded: bool, speed: Speed) -> Option<Handler> {
-    use super::{lanes, moded as soft};
+    use super::halves::{VMaximumF16, VMinimumF16};
+    use super::{fp8, lanes, moded as soft};
+    if let Some(run) = fp8::find(op, speed) {
+        return Some(run);
+    }
     macro_rules! by_mode {
         ($usual:ty, $other:ty) => {
             if moded {
@@ -416,7 +508,12 @@ fn float(op: Op, moded: bool, speed: Speed) -> Option<Handler> {
         };
     }
     Some(match op {
-        Op::VDot2F32F16 => handler::<Dot2>(speed),
+        Op::VDot2F32F16 => handler::<Dot2<false>>(speed),
+        Op::VDot2F32Bf16 => handler::<Dot2<true>>(speed),
+        Op::VPkMinimumF16 => by_mode!(PackedFloat<VMinimumF16>, PackedFlushed<VMinimumF16>),
+        Op::VPkMaximumF16 => by_mode!(PackedFloat<VMaximumF16>, PackedFlushed<VMaximumF16>),
+        Op::VPkMinF16 => by_mode!(PackedExtreme<false, false>, PackedExtreme<false, true>),
+        Op::VPkMaxF16 => by_mode!(PackedExtreme<true, false>, PackedExtreme<true, true>),
         Op::VFmaMixF32 => by_mode!(Mix<SINGLE>, MixModed<SINGLE>),
         Op::VFmaMixloF16 => by_mode!(Mix<LOW>, MixModed<LOW>),
         Op::VFmaMixhiF16 => by_mode!(Mix<HIGH>, MixModed<HIGH>),

@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Largest code that is accepted, in bytes.
 const MAX_CODE: usize = 1 << 26;
 
+/// Flag in a micro-operation's register count: M0 can name other registers.
+const RELATIVE: u16 = 1 << 15;
+
 /// No instruction begins at this dword.
 const NONE: u32 = u32::MAX;
 
@@ -63,6 +66,8 @@ enum Edge {
 pub(crate) struct KernelInfo {
     /// Vector registers used, counted from v0.
     pub(crate) vgprs: u32,
+    /// Whether M0 can name others.
+    pub(crate) relative: bool,
     /// Mean instructions per wave of earlier runs; 0 before the first.
     pub(crate) cost: AtomicU64,
 }
@@ -255,36 +260,42 @@ impl Program {
     pub(crate) fn kernel(&self, entry: u32) -> Arc<KernelInfo> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let info = kernels.entry(entry).or_insert_with(|| {
+            let (vgprs, relative) = self.reachable_vgprs(entry);
             Arc::new(KernelInfo {
-                vgprs: self.reachable_vgprs(entry),
+                vgprs,
+                relative,
                 cost: AtomicU64::new(0),
             })
         });
         Arc::clone(info)
     }
 
-    fn reachable_vgprs(&self, entry: u32) -> u32 {
+    /// Vector registers that the code from `entry` on names, and whether M0 can name others.
+    fn reachable_vgprs(&self, entry: u32) -> (u32, bool) {
         let mut seen = vec![false; self.uops.len()];
         let mut open = vec![entry];
-        let mut top = 0;
+        let (mut top, mut relative) = (0, false);
         while let Some(i) = open.pop() {
             let i = i as usize;
             if seen.get(i).copied().unwrap_or(true) {
                 continue;
             }
             seen[i] = true;
-            top = top.max(u32::from(self.tops[i]));
+            top = top.max(u32::from(self.tops[i] & !RELATIVE));
+            relative |= self.tops[i] & RELATIVE != 0;
             match self.edges[i] {
                 Edge::Fall => open.push(i as u32 + 1),
                 Edge::Branch(t) => open.push(t),
                 Edge::Either(t) => open.extend([t, i as u32 + 1]),
                 Edge::Stop => {}
                 Edge::Indirect => {
-                    return self.tops.iter().copied().max().map_or(0, u32::from);
+                    let names = self.tops.iter().map(|t| u32::from(*t & !RELATIVE));
+                    let any = self.tops.iter().any(|t| t & RELATIVE != 0);
+                    return (names.max().unwrap_or(0), any);
                 }
             }
         }
-        top
+        (top, relative)
     }
 }
 
@@ -441,11 +452,10 @@ fn vector_top(inst: &Inst) -> u16 {
     };
     see(inst.dst, inst.row.shape.dst.regs());
     for (k, (code, ty)) in inst.src.into_iter().zip(inst.row.shape.src).enumerate() {
-        let lane_address = inst.format == Format::Global && k == 0;
-        let regs = if lane_address {
-            2 - u32::from(inst.scalar_address())
-        } else {
-            ty.regs()
+        let regs = match inst.format {
+            Format::Flat if k == 0 => 2,
+            Format::Global if k == 0 => 2 - u32::from(inst.scalar_address()),
+            _ => ty.regs(),
         };
         see(code, regs);
     }
@@ -454,6 +464,9 @@ fn vector_top(inst: &Inst) -> u16 {
         for (code, ty) in y.src.into_iter().zip(y.row.shape.src) {
             see(code, ty.regs());
         }
+    }
+    if super::relative::reaches_any(inst.row.op) {
+        top |= RELATIVE;
     }
     top
 }

@@ -1,6 +1,7 @@
 //! State of one wave: vector rows, scalar slots, program counter.
 
 use super::context::Ctx;
+use super::flat::Private;
 use super::uop::Src;
 use crate::isa::operand::{EXEC, VCC};
 
@@ -29,6 +30,9 @@ pub(crate) struct Wave {
     /// MODE as far as it is modelled: [3:0] rounding, [7:4] denormals, [8] DX10_CLAMP, [9] IEEE,
     /// [23] FP16_OVFL.
     pub(crate) mode: u32,
+    /// Vector registers allocated.
+    pub(crate) vgprs: u32,
+    pub(crate) private: Private,
     pub(crate) state: State,
     /// The barrier completed after this wave signalled and it has not waited since.
     pub(crate) released: bool,
@@ -59,6 +63,8 @@ impl Wave {
             index: 0,
             count: 0,
             mode: 0,
+            vgprs: 256,
+            private: Private::default(),
             state: State::Ended,
             released: false,
         })

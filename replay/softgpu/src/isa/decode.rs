@@ -630,7 +630,9 @@ fn check(inst: &Inst) -> Result<(), DecodeError> {
         Format::Global if inst.scalar_address() => {
             scalar_problem(inst.saddr, 2).map_or(Ok(()), |p| Err(fail(p)))
         }
-        Format::Smem | Format::Scratch => scalar_problem(inst.saddr, 1).map_or(Ok(()), |p| Err(fail(p))),
+        Format::Smem | Format::Scratch => {
+            scalar_problem(inst.saddr, 1).map_or(Ok(()), |p| Err(fail(p)))
+        }
         _ => Ok(()),
     }
 }

@@ -78,11 +78,7 @@ pub fn texts<'a>(
         .map(|words| {
             let bytes = words.iter().flat_map(|w| w.to_le_bytes());
             let bytes: Vec<String> = bytes.map(|b| format!("0x{b:02x}")).collect();
-            format!(
-                "{}\n{}\n",
-                bytes.join(","),
-                MARKER.trim_matches(['[', ']'])
-            )
+            format!("{}\n{}\n", bytes.join(","), MARKER.trim_matches(['[', ']']))
         })
         .collect();
     let answers = ask(target, true, lines);

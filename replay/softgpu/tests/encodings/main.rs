@@ -46,7 +46,9 @@ fn read(target: Target) -> Vec<(Vec<u32>, String)> {
     text.lines()
         .map(|line| {
             let (words, text) = line.split_once(" | ").unwrap();
-            let words = words.split(' ').map(|w| u32::from_str_radix(w, 16).unwrap());
+            let words = words
+                .split(' ')
+                .map(|w| u32::from_str_radix(w, 16).unwrap());
             (words.collect(), text.to_owned())
         })
         .collect()
@@ -69,12 +71,20 @@ fn the_corpus_reads_the_same_here() {
             .iter()
             .filter(|(words, text)| ours(target, words) != *text)
             .map(|(words, text)| {
-                format!("{}: llvm `{text}`, ours `{}`", hex(words), ours(target, words))
+                format!(
+                    "{}: llvm `{text}`, ours `{}`",
+                    hex(words),
+                    ours(target, words)
+                )
             })
             .collect();
         report(target, &wrong);
         let least = if target == Target::Gfx1151 { 100 } else { 4000 };
-        assert!(corpus.len() > least, "{target}: only {} lines", corpus.len());
+        assert!(
+            corpus.len() > least,
+            "{target}: only {} lines",
+            corpus.len()
+        );
     }
 }
 
@@ -122,7 +132,10 @@ fn generate(target: Target) -> Generated {
     let mut seen = HashSet::new();
     for (format, opcode, mnemonic) in opcodes(target) {
         for (form, number) in words::forms(format, opcode) {
-            for (k, candidates) in words::patterns(target, form, number).into_iter().enumerate() {
+            for (k, candidates) in words::patterns(target, form, number)
+                .into_iter()
+                .enumerate()
+            {
                 for words in candidates {
                     if seen.insert(words.clone()) {
                         all.keys.push((format, mnemonic, number, k));
@@ -149,7 +162,10 @@ fn without_inherited(target: Target, text: &str) -> String {
 #[test]
 fn every_encoding_that_llvm_accepts_agrees() {
     if std::env::var_os("REFRAIN_LONG").is_none() || !llvm::present() {
-        println!("skipped: set REFRAIN_LONG=1, with {} on PATH", llvm::LLVM_MC);
+        println!(
+            "skipped: set REFRAIN_LONG=1, with {} on PATH",
+            llvm::LLVM_MC
+        );
         return;
     }
     for target in Target::ALL {
@@ -172,11 +188,18 @@ fn every_encoding_that_llvm_accepts_agrees() {
                 kept += &format!("{} | {answer}\n", hex(words));
             }
         }
-        println!("{target}: {} candidates, {} accepted", all.words.len(), distinct.values().sum::<usize>());
+        println!(
+            "{target}: {} candidates, {} accepted",
+            all.words.len(),
+            distinct.values().sum::<usize>()
+        );
         let unknown: Vec<_> = opcodes(target)
             .filter(|(format, _, m)| !distinct.contains_key(&(*format, *m)))
             .collect();
-        assert!(unknown.is_empty(), "{target}: LLVM accepts no encoding of {unknown:?}");
+        assert!(
+            unknown.is_empty(),
+            "{target}: LLVM accepts no encoding of {unknown:?}"
+        );
         let few: Vec<_> = distinct.iter().filter(|(_, n)| **n < LEAST).collect();
         println!("{target}: rows with fewer than {LEAST} encodings: {few:?}");
         report(target, &wrong);
@@ -185,6 +208,9 @@ fn every_encoding_that_llvm_accepts_agrees() {
             std::fs::write(listing(target), &kept).unwrap();
         }
         let committed = std::fs::read_to_string(listing(target)).unwrap();
-        assert!(committed == kept, "{target}: the corpus is stale; set REFRAIN_BLESS=1");
+        assert!(
+            committed == kept,
+            "{target}: the corpus is stale; set REFRAIN_BLESS=1"
+        );
     }
 }
