@@ -4,6 +4,7 @@
 use super::context::{Ctx, HITS};
 use super::level::Speed;
 use super::lower::Lowering;
+use super::moded::ORDINARY;
 use super::program::Program;
 use super::wave::{SCC_SLOT, Wave};
 use crate::isa::operand::{EXEC, NULL, VCC, VGPR};
@@ -107,7 +108,7 @@ fn run(target: Target, speed: Speed, row: &'static TableRow, case: &Case) -> [u6
     w.s[usize::from(SCC_SLOT)] = case.scc;
     w.s[usize::from(VCC)] = case.vcc & 1;
     w.s[usize::from(EXEC)] = 1;
-    w.mode = 1 << 8 | u32::from(target.generation() == Generation::Gfx11) << 9;
+    w.mode = ORDINARY | 1 << 8 | u32::from(target.generation() == Generation::Gfx11) << 9;
     let mut x = Ctx {
         program: &program,
         constants: &lowering.constants,
