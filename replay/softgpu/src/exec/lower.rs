@@ -550,10 +550,13 @@ impl Lowering {
                 | Op::VPermlanex16VarB32
         );
         let mut rest = inst.mods;
-        if permlane {
-            u.ext = u16::from(inst.mods.opsel & 3);
-            rest.opsel &= !3;
-        }
+        let selects = match inst.row.op {
+            Op::VSwapB16 => 9,
+            _ if permlane => 3,
+            _ => 0,
+        };
+        u.ext |= u16::from(inst.mods.opsel & selects);
+        rest.opsel &= !selects;
         if rest != Mods::default() {
             return self.refuse(u, 4);
         }
