@@ -117,12 +117,28 @@ crossings! {
         w.put(u.dst, &from);
         w.put(u.a.0, &to)
     };
+    VSwapB16 |w, u, x| {
+        let (high_from, high_to) = (u.ext & 1 == 1, u.ext & 8 == 8);
+        let from = copy(w, x, u.a);
+        let to = w.v[usize::from(u.dst & 511)];
+        let part = |row: &Row, high: bool| row.map(|v| if high { v >> 16 } else { v & 0xffff });
+        let (a, b) = (part(&from, high_from), part(&to, high_to));
+        let place = |row: &Row, half: &Row, high: bool| -> Row {
+            std::array::from_fn(|i| if high {
+                row[i] & 0xffff | half[i] << 16
+            } else {
+                row[i] & 0xffff_0000 | half[i]
+            })
+        };
+        // Both halves of one register may trade places.
+        w.put(u.dst, &place(&to, &a, high_to));
+        let from = copy(w, x, u.a);
+        w.put(u.a.0, &place(&from, &b, high_from))
+    };
     VPermlane16B32 |w, u, x| permlane(w, u, x, 0);
     VPermlanex16B32 |w, u, x| permlane(w, u, x, 16);
     VPermlane16VarB32 |w, u, x| permlane_var(w, u, x, 0);
     VPermlanex16VarB32 |w, u, x| permlane_var(w, u, x, 16);
-    // It exchanges the halves of a wave64; on a wave32 it does nothing (RDNA ISA).
-    VPermlane64B32 |_w, _u, _x| ();
     DsBpermuteFiB32 |w, u, x| {
         let (address, data) = (copy(w, x, u.a), copy(w, x, u.b));
         let out = std::array::from_fn(|i| {

@@ -12,7 +12,9 @@ use super::{
     moded, packed, relative, scalar,
 };
 use crate::isa::op::{Atomic, Cond, Op, Why, Wide};
-use crate::isa::operand::{NULL, SCC, VGPR, inline_constant, literal_value};
+use crate::isa::operand::{
+    APERTURE_FIRST, APERTURE_LAST, NULL, SCC, VGPR, inline_constant, literal_value,
+};
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
 use std::cell::Cell;
@@ -127,6 +129,11 @@ impl Lowering {
             NULL => self.constant(0, wide),
             0..128 => Src(Src::SCALAR + code),
             SCC => Src(Src::SCALAR + SCC_SLOT),
+            APERTURE_FIRST..=APERTURE_LAST => {
+                let value = flat::aperture(code - APERTURE_FIRST);
+                // Read as 32 bits the register gives zero (LLVM, getSegmentAperture).
+                self.constant(if wide { value } else { 0 }, wide)
+            }
             _ => {
                 let value = inline_constant(code, ty).unwrap_or_else(|| literal_value(literal, ty));
                 self.constant(value, wide)
@@ -567,10 +574,13 @@ impl Lowering {
                 | Op::VPermlanex16VarB32
         );
         let mut rest = inst.mods;
-        if permlane {
-            u.ext = u16::from(inst.mods.opsel & 3);
-            rest.opsel &= !3;
-        }
+        let selects = match inst.row.op {
+            Op::VSwapB16 => 9,
+            _ if permlane => 3,
+            _ => 0,
+        };
+        u.ext |= u16::from(inst.mods.opsel & selects);
+        rest.opsel &= !selects;
         if rest != Mods::default() {
             return self.refuse(u, 4);
         }

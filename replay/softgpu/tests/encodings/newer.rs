@@ -79,7 +79,10 @@ fn assemble(target: Target, lines: &[String]) -> Option<Vec<Option<(Vec<u32>, St
             None
         } else {
             let (text, encoding) = answers.next()?;
-            Some((super::llvm::encoding_words(encoding), text.trim().to_owned()))
+            Some((
+                super::llvm::encoding_words(encoding),
+                text.trim().to_owned(),
+            ))
         });
     }
     Some(all)
@@ -144,7 +147,11 @@ fn the_corpus_of_halves_reads_the_same_here() {
                 .split(' ')
                 .map(|w| u32::from_str_radix(w, 16).unwrap())
                 .collect();
-            assert_eq!(ours(target, &words).as_deref(), Some(text), "{target} {line}");
+            assert_eq!(
+                ours(target, &words).as_deref(),
+                Some(text),
+                "{target} {line}"
+            );
             count += 1;
         }
         assert!(count > 300, "{target}: only {count} lines");
@@ -179,12 +186,21 @@ fn llvm_22_says_the_same_about_halves() {
                     }
                 }
                 Some((back, theirs)) => {
-                    wrong.push(format!("{}: `{text}` is {} `{theirs}`", hex(words), hex(&back)));
+                    wrong.push(format!(
+                        "{}: `{text}` is {} `{theirs}`",
+                        hex(words),
+                        hex(&back)
+                    ));
                 }
                 None => *refused.entry(mnemonic).or_default() += 1,
             }
         }
-        println!("{target}: {} made, {same} the same, {} different, {} refused", made.len(), wrong.len(), refused.values().sum::<usize>());
+        println!(
+            "{target}: {} made, {same} the same, {} different, {} refused",
+            made.len(),
+            wrong.len(),
+            refused.values().sum::<usize>()
+        );
         println!("REF {refused:?}");
         println!("{}", wrong.join("\n"));
         let kept: String = kept.into_values().flatten().collect();

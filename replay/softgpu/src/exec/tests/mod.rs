@@ -172,3 +172,4 @@ fn dpp(ctrl: u16) -> Dpp {
 mod alu;
 mod memory;
 mod modes;
+mod wide;
