@@ -1,0 +1,9 @@
+//! Strict mode on the shipped kernels and on single instructions.
+
+#[path = "../../../../tests/support/mod.rs"]
+mod support;
+
+mod cases;
+mod kernels;
+mod keeper;
+mod speed;
