@@ -191,6 +191,8 @@ pub(super) fn destination_regs(generation: Generation, inst: &Inst, row: &Row) -
     match row.op {
         Op::GAtomic(..) if !returns(generation, inst) => 0,
         Op::DsAtomic(_, _, false) => 0,
+        // These write EXEC only.
+        Op::VCmpx(..) => 0,
         _ => row.shape.dst.regs(),
     }
 }

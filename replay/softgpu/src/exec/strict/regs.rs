@@ -82,14 +82,4 @@ impl RegSet {
         let word = self.0.iter().position(|w| *w != 0)?;
         Some(word as u16 * 64 + self.0[word].trailing_zeros() as u16)
     }
-
-    /// All registers, ascending.
-    pub(super) fn iter(self) -> impl Iterator<Item = u16> {
-        let mut left = self;
-        std::iter::from_fn(move || {
-            let next = left.first()?;
-            left.remove(next);
-            Some(next)
-        })
-    }
 }

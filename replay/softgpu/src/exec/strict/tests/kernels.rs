@@ -1,6 +1,6 @@
 //! Strict mode on all shipped kernels: nothing is found, and the bytes are those of the fast path.
 
-use super::cases::{Width, all};
+use super::cases::all;
 use super::keeper::Keeper;
 use super::support::Gpu;
 use crate::exec::strict::run_strict;
@@ -10,9 +10,9 @@ use crate::isa::Target;
 fn shipped_kernels_are_silent_and_agree_with_the_fast_path() {
     for target in Target::ALL {
         let (fast, strict) = (Gpu::shipped(target), Gpu::shipped(target));
-        let pairs = all(&fast, Width::Wide)
+        let pairs = all(&fast)
             .into_iter()
-            .zip(all(&strict, Width::Wide));
+            .zip(all(&strict));
         for (f, s) in pairs {
             let mut keeper = Keeper::default();
             let stats = fast.go(std::slice::from_ref(&f.dispatch)).unwrap();

@@ -4,6 +4,8 @@
 mod support;
 
 mod cases;
+mod effects;
 mod kernels;
 mod keeper;
 mod speed;
+mod waits;
