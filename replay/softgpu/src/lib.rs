@@ -19,6 +19,10 @@ pub mod gpu;
 pub mod isa;
 pub mod memory;
 pub mod object;
+#[allow(
+    dead_code,
+    reason = "nothing in this crate runs strict batches yet except its tests"
+)]
 mod strict;
 
 pub use api::runtime;

@@ -29,6 +29,11 @@ mod packed;
 mod pool;
 mod program;
 mod scalar;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "nothing in this crate runs strict batches yet except its tests"
+)]
 mod strict;
 #[cfg(test)]
 mod tests;

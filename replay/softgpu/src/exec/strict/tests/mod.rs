@@ -5,7 +5,10 @@ mod support;
 
 mod cases;
 mod effects;
-mod kernels;
+mod findings;
 mod keeper;
+mod kernels;
+mod listing;
+mod order;
 mod speed;
 mod waits;
