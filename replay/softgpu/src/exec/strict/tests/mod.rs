@@ -9,6 +9,8 @@ mod findings;
 mod keeper;
 mod kernels;
 mod listing;
+mod noise;
 mod order;
 mod speed;
+mod spread;
 mod waits;
