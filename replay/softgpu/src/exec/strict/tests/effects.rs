@@ -1,7 +1,7 @@
 //! What `effects` says an instruction reads and writes, against what executing it does: nothing
 //! else changes, and nothing else matters. Every row of both tables that touches registers only.
 
-use super::noise::{Noise, instance};
+use super::noise::{Noise, instance, rounds};
 use crate::exec::level::Speed;
 use crate::exec::strict::effects::{Effects, effects};
 use crate::exec::strict::regs::code;
@@ -22,7 +22,7 @@ fn contents(w: &Wave, number: u16) -> [u32; 32] {
 }
 
 fn check(m: &mut Machine, inst: &Inst, e: &Effects, noise: &mut Noise) -> Result<bool, String> {
-    noise.fill(&mut m.w);
+    noise.fill(&mut m.w, 0..384);
     let before = m.w.clone();
     if m.step(inst) != Flow::NEXT {
         return Ok(false);
@@ -78,7 +78,7 @@ fn declared_effects_are_the_real_ones() {
             let e = effects(target.generation(), &inst);
             let mut noise = Noise(0x1234_5678_9abc ^ u64::from(row.opcode) << 20);
             let mut ran = false;
-            for _ in 0..24 {
+            for _ in 0..rounds() {
                 match check(&mut m, &inst, &e, &mut noise) {
                     Ok(done) => ran |= done,
                     Err(why) => {

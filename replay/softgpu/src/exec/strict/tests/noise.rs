@@ -46,11 +46,20 @@ impl Noise {
         }
     }
 
-    /// Gives all registers new contents.
-    pub(super) fn fill(&mut self, w: &mut Wave) {
-        for number in 0..384 {
+    /// Gives registers new contents.
+    pub(super) fn fill(&mut self, w: &mut Wave, registers: impl IntoIterator<Item = u16>) {
+        for number in registers {
             self.replace(w, number);
         }
+    }
+}
+
+/// Rounds of a random check: more with `REFRAIN_LONG=1`.
+pub(super) fn rounds() -> u32 {
+    if std::env::var_os("REFRAIN_LONG").is_some() {
+        200
+    } else {
+        12
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every wait of the shipped kernels, weakened in turn: strict mode must say which register was
+//! Every wait and every barrier of the shipped kernels, weakened in turn: strict mode must say which register was
 //! used too early, or which LDS access was not finished at the barrier.
 //!
 //! A wait instruction has one or two counters. Each counter is weakened twice: by one (one more
@@ -14,6 +14,7 @@ use crate::exec::strict::counters::Field;
 use crate::exec::strict::run_strict;
 use crate::exec::{Dispatch, Program};
 use crate::isa::Target;
+use crate::isa::op::Op;
 use crate::strict::hook::WaveFinding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,6 +123,60 @@ fn findings(gpu: &Gpu, case: &Case, program: &Arc<Program>, seed: u64) -> Vec<Wa
         gpu.memory.write_bytes(*va, &bytes).unwrap();
     }
     keeper.found.into_iter().map(|(_, f)| f).collect()
+}
+
+/// Every barrier of the shipped kernels, taken out in turn: the waves race for the LDS.
+#[test]
+fn removed_barriers_are_caught() {
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let gpu = Gpu::shipped(target);
+        let cases = all(&gpu);
+        let mut removed = 0;
+        for kernel in &kernels(&gpu) {
+            let of_kernel: Vec<&Case> = cases.iter().filter(|c| c.kernel == kernel.name).collect();
+            for words in barriers(&gpu, kernel) {
+                removed += 1;
+                let program = without(&gpu, kernel, &words);
+                let caught = of_kernel.iter().any(|case| {
+                    findings(&gpu, case, &program, 1)
+                        .iter()
+                        .any(|f| matches!(f, WaveFinding::LdsRace { .. }))
+                });
+                assert!(caught, "{target} {} without {words:x?}", kernel.name);
+            }
+        }
+        assert!(removed > 8, "{target}: {removed}");
+    }
+}
+
+/// The dwords of each barrier; on gfx12 the signal with the wait after it.
+fn barriers(gpu: &Gpu, kernel: &Kernel) -> Vec<Vec<usize>> {
+    let base = gpu.program.base() + kernel.entry;
+    let program = Program::decode(gpu.code.target, base, &kernel.code).unwrap();
+    let strict = program.strict();
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    for (index, site) in strict.sites.iter().enumerate() {
+        if site.class != Class::Barrier {
+            continue;
+        }
+        let dword = (strict.program.address_of(index as u32) - base) as usize / 4;
+        let op = strict.insts[site.inst as usize].inst.row.op;
+        match all.last_mut() {
+            Some(last) if op == Op::SBarrierWait => last.push(dword),
+            _ => all.push(vec![dword]),
+        }
+    }
+    all
+}
+
+/// The kernel with these dwords replaced by `s_nop 0`.
+fn without(gpu: &Gpu, kernel: &Kernel, dwords: &[usize]) -> Arc<Program> {
+    let mut code = kernel.code.clone();
+    for dword in dwords {
+        code[4 * dword..4 * dword + 4].copy_from_slice(&0xbf80_0000u32.to_le_bytes());
+    }
+    let base = gpu.program.base() + kernel.entry;
+    Arc::new(Program::decode(gpu.code.target, base, &code).unwrap())
 }
 
 /// Per counter: weakenings tried, caught as a missing wait, caught as an LDS race.
