@@ -8,6 +8,10 @@
 //! transcendental bits, and it is not firmware; what hardware does beyond its documentation it
 //! cannot show.
 
+// Test support is shared with the integration tests, which name the crate.
+#[cfg(test)]
+extern crate self as refrain_softgpu;
+
 pub mod api;
 pub mod cp;
 pub mod exec;
@@ -15,6 +19,10 @@ pub mod gpu;
 pub mod isa;
 pub mod memory;
 pub mod object;
+#[allow(
+    dead_code,
+    reason = "nothing in this crate runs strict batches yet except its tests"
+)]
 mod strict;
 
 pub use api::runtime;

@@ -37,6 +37,12 @@ mod program;
 mod relative;
 mod scalar;
 mod softfloat;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "nothing in this crate runs strict batches yet except its tests"
+)]
+mod strict;
 #[cfg(test)]
 mod tests;
 mod uop;
