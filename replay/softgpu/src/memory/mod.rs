@@ -94,8 +94,10 @@ impl Access {
 pub enum Kind {
     /// Device memory.
     Device,
-    /// Host memory mapped to the device.
+    /// Host memory mapped to the device, coherent (fine-grained).
     Host,
+    /// Host memory mapped to the device, cached there (coarse-grained).
+    HostCoarse,
     /// Kernel arguments.
     Kernarg,
     /// Machine code of a loaded object.

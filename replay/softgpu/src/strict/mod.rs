@@ -5,4 +5,12 @@
 //! the order of launches, the caches, the bytes that each launch touched and the reports. Order is
 //! judged by happens-before, never by what one interleaving happened to do.
 
+mod bits;
+mod caches;
+mod clock;
 pub(crate) mod hook;
+mod ranges;
+mod shadow;
+mod touch;
+#[cfg(test)]
+mod touch_tests;
