@@ -650,7 +650,7 @@ impl Touch {
 }
 
 #[inline(never)]
-fn undefined_lanes(access: &Access<'_>, shadow: &mut Shadow) -> u32 {
+pub(crate) fn undefined_lanes(access: &Access<'_>, shadow: &mut Shadow) -> u32 {
     let mut lanes = 0;
     for (lane, at) in access.at.iter().enumerate() {
         if access.lanes >> lane & 1 == 0 {
