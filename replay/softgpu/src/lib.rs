@@ -8,6 +8,10 @@
 //! transcendental bits, and it is not firmware; what hardware does beyond its documentation it
 //! cannot show.
 
+// Test support is shared with the integration tests, which name the crate.
+#[cfg(test)]
+extern crate self as refrain_softgpu;
+
 pub mod api;
 pub mod cp;
 pub mod exec;

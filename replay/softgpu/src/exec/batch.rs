@@ -24,13 +24,13 @@ const UNKNOWN_COST: u64 = 300;
 
 /// One dispatch, checked.
 #[derive(Debug)]
-struct Plan {
-    entry: u32,
-    waves: u32,
+pub(super) struct Plan {
+    pub(super) entry: u32,
+    pub(super) waves: u32,
     /// Number of the first work-group of this dispatch in the batch.
-    first: u64,
-    info: Arc<KernelInfo>,
-    spent: AtomicU64,
+    pub(super) first: u64,
+    pub(super) info: Arc<KernelInfo>,
+    pub(super) spent: AtomicU64,
 }
 
 /// Storage that a thread keeps between work-groups.
@@ -129,7 +129,7 @@ fn run_with(
 }
 
 /// Checks one dispatch.
-fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
+pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
     let fail = |problem| ExecError::Launch {
         kernel: d.name.clone(),
         tag: d.tag,
@@ -332,7 +332,7 @@ impl Job<'_> {
                 Ok(instructions)
             }
             Err(stopped) => {
-                let error = stopped.describe(self.memory, &start, group, budget);
+                let error = stopped.describe(self.memory, &start, program, group, budget);
                 Err(ExecError::Wave(Box::new(error)))
             }
         }
@@ -341,14 +341,14 @@ impl Job<'_> {
 
 /// A permutation of `0..count` from a seed, without a table: a Feistel network over the next power
 /// of four, walked until it lands inside.
-struct Order {
-    count: u64,
+pub(super) struct Order {
+    pub(super) count: u64,
     half: u32,
     seed: u64,
 }
 
 impl Order {
-    fn new(count: u64, seed: u64) -> Self {
+    pub(super) fn new(count: u64, seed: u64) -> Self {
         let bits = 64 - count.saturating_sub(1).leading_zeros();
         Self {
             count,
@@ -357,7 +357,7 @@ impl Order {
         }
     }
 
-    fn at(&self, place: u64) -> u64 {
+    pub(super) fn at(&self, place: u64) -> u64 {
         let mut v = place;
         loop {
             v = self.round(v);

@@ -3,6 +3,7 @@
 
 use super::context::{Ctx, Fault};
 use super::init::{Start, mix};
+use super::program::Program;
 use super::uop::Flow;
 use super::wave::{State, Wave};
 use super::{WaveError, WaveFault};
@@ -152,16 +153,17 @@ fn deadlock(waves: &[Box<Wave>]) -> Stopped {
 }
 
 impl Stopped {
-    /// The public error, with names and the nearest allocation looked up.
+    /// The public error, with names and the nearest allocation looked up. `program` is the one whose
+    /// micro-operations ran.
     pub(super) fn describe(
         self,
         memory: &AddressSpace,
         start: &Start<'_>,
+        program: &Program,
         group: [u32; 3],
         budget: u64,
     ) -> WaveError {
         let d = start.dispatch;
-        let program = &d.program;
         let pc = program.address_of(self.uop);
         let fault = match self.cause {
             Cause::Deadlock { waiting, ended } => WaveFault::Deadlock { waiting, ended },
@@ -205,7 +207,7 @@ impl Stopped {
     }
 }
 
-fn undecodable(program: &super::Program, uop: u32) -> WaveFault {
+fn undecodable(program: &Program, uop: u32) -> WaveFault {
     let target = program.target();
     let address = program.address_of(uop);
     let bytes = program.bytes_at(uop);

@@ -29,6 +29,7 @@ mod packed;
 mod pool;
 mod program;
 mod scalar;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod uop;

@@ -3,6 +3,7 @@
 use super::level::Speed;
 use super::lower::Lowering;
 use super::modified::Modifier;
+use super::strict::Code;
 use super::uop::Uop;
 use super::wave::Row;
 use crate::isa::op::Op;
@@ -10,7 +11,7 @@ use crate::isa::operand::VGPR;
 use crate::isa::{Format, Inst, IsaError, Target, decode, disassemble, words_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Largest code that is accepted, in bytes.
 const MAX_CODE: usize = 1 << 26;
@@ -35,6 +36,9 @@ pub struct Program {
     /// Vector registers that each micro-operation needs.
     tops: Vec<u16>,
     kernels: Mutex<HashMap<u32, Arc<KernelInfo>>>,
+    /// The code as strict mode runs it; made when first asked for.
+    strict: OnceLock<Box<Code>>,
+    speed: Speed,
 }
 
 /// Where control can go after a micro-operation.
@@ -92,17 +96,34 @@ impl Program {
             });
         }
         let words = words_of(code);
-        let built = Builder::build(target, &words, speed);
+        let built = Builder::build(target, &words, speed, true);
         if built.lowering.full() {
             return Err(IsaError::TooLong {
                 len: code.len(),
                 max: MAX_CODE,
             });
         }
-        Ok(Self {
+        Ok(Self::assembled(target, base, words, built))
+    }
+
+    /// The same code with a micro-operation for every wait and cache operation, which the fast
+    /// path has no use for.
+    pub(super) fn unfolded(&self) -> Self {
+        let built = Builder::build(self.target, &self.words, self.speed, false);
+        Self::assembled(self.target, self.base, self.words.clone(), built)
+    }
+
+    /// The code as strict mode runs it.
+    pub(super) fn strict(&self) -> &Code {
+        self.strict.get_or_init(|| Box::new(Code::new(self)))
+    }
+
+    fn assembled(target: Target, base: u64, words: Vec<u32>, built: Builder) -> Self {
+        Self {
             target,
             base,
             words,
+            speed: built.lowering.speed,
             uops: built.lowering.uops,
             constants: built.lowering.constants,
             modifiers: built.lowering.modifiers,
@@ -111,7 +132,8 @@ impl Program {
             edges: built.edges,
             tops: built.tops,
             kernels: Mutex::default(),
-        })
+            strict: OnceLock::new(),
+        }
     }
 
     /// The target that it was decoded for.
@@ -150,7 +172,8 @@ impl Program {
         self.base.wrapping_add(u64::from(dword) * 4)
     }
 
-    fn instruction(&self, index: u32) -> Option<Inst> {
+    /// The instruction of a micro-operation.
+    pub(super) fn instruction(&self, index: u32) -> Option<Inst> {
         let dword = *self.at.get(index as usize)? as usize;
         decode(self.target, self.words.get(dword..)?).ok()
     }
@@ -259,7 +282,8 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(target: Target, words: &[u32], speed: Speed) -> Self {
+    /// `fold`: waits and cache operations are only counted, as no-ops are.
+    fn build(target: Target, words: &[u32], speed: Speed, fold: bool) -> Self {
         let mut b = Self {
             lowering: Lowering::new(target, speed),
             at: Vec::new(),
@@ -276,7 +300,7 @@ impl Builder {
         for (at, inst) in &insts {
             let first = b.lowering.uops.len();
             match inst {
-                Some(inst) if b.folds(*at, inst, &targets) => {
+                Some(inst) if b.folds(*at, inst, &targets, fold) => {
                     if let Some(last) = b.lowering.uops.last_mut() {
                         last.count += 1;
                     }
@@ -328,11 +352,14 @@ impl Builder {
 
     /// Whether a no-op is counted on its predecessor: nothing may jump to it, and kernel entries
     /// (256-byte aligned) stay.
-    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>) -> bool {
-        let no_op = matches!(
-            inst.row.op,
-            Op::SNop | Op::SWait | Op::SInv | Op::GCache | Op::DsNop | Op::VNop
-        );
+    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>, all: bool) -> bool {
+        let no_op = match inst.row.op {
+            // One of these rows waits after all.
+            Op::SNop => all || inst.row.mnemonic != "s_wait_idle",
+            Op::DsNop | Op::VNop => true,
+            Op::SWait | Op::SInv | Op::GCache => all,
+            _ => false,
+        };
         no_op
             && !at.is_multiple_of(64)
             && !targets.contains(&at)

@@ -14,11 +14,11 @@ use crate::memory::{LastHit, View};
 use std::sync::Arc;
 
 /// One wave that executes single instructions.
-struct Machine {
+pub(super) struct Machine {
     target: Target,
     speed: Speed,
-    w: Box<Wave>,
-    lds: Vec<u8>,
+    pub(super) w: Box<Wave>,
+    pub(super) lds: Vec<u8>,
     view: Arc<View>,
     fault: Option<Fault>,
 }
@@ -29,7 +29,7 @@ const fn v(n: u16) -> u16 {
 }
 
 impl Machine {
-    fn new(target: Target, speed: Speed) -> Self {
+    pub(super) fn new(target: Target, speed: Speed) -> Self {
         let mut w = Wave::new();
         w.s[usize::from(EXEC)] = u32::MAX;
         w.mode = 1 << 8 | 1 << 9;
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// An instruction by name with register operands; sources are operand codes.
-    fn inst(&self, mnemonic: &str, dst: u16, src: &[u16]) -> Inst {
+    pub(super) fn inst(&self, mnemonic: &str, dst: u16, src: &[u16]) -> Inst {
         let row = table(self.target.generation())
             .iter()
             .find(|r| r.mnemonic == mnemonic)
@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    fn step(&mut self, inst: &Inst) -> Flow {
+    pub(super) fn step(&mut self, inst: &Inst) -> Flow {
         let mut lowering = Lowering::new(self.target, self.speed);
         lowering.push(inst);
         let mut program = Program::decode(self.target, 0, &[]).unwrap();
@@ -106,7 +106,7 @@ impl Machine {
         );
     }
 
-    fn exec(&mut self, mask: u32) {
+    pub(super) fn exec(&mut self, mask: u32) {
         self.w.s[usize::from(EXEC)] = mask;
     }
 }
