@@ -19,7 +19,7 @@ pub mod gpu;
 pub mod isa;
 pub mod memory;
 pub mod object;
-mod strict;
+pub mod strict;
 
 pub use api::runtime;
 pub use gpu::{Condition, Counters, ErrorSink, SoftConfig, SoftError, SoftGpu, SoftQueue};

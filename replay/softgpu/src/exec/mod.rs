@@ -40,6 +40,7 @@ mod wave;
 pub use batch::run_batch;
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
 pub use program::Program;
+pub(crate) use strict::run_strict;
 
 use std::sync::Arc;
 

@@ -132,7 +132,9 @@ mod tests {
     use proptest::prelude::{prop, prop_assert_eq, proptest};
 
     fn plain(bits: &Bits) -> Vec<bool> {
-        (0..4096).map(|i| bits[i / 64] >> (i % 64) & 1 == 1).collect()
+        (0..4096)
+            .map(|i| bits[i / 64] >> (i % 64) & 1 == 1)
+            .collect()
     }
 
     proptest! {

@@ -80,7 +80,13 @@ const fn cache(
 }
 
 const CACHES: [CacheRow; Caches::COUNT] = [
-    cache(Caches::SCALAR, "scalar cache", gcr::GLK_INV, "GLK_INV", true),
+    cache(
+        Caches::SCALAR,
+        "scalar cache",
+        gcr::GLK_INV,
+        "GLK_INV",
+        true,
+    ),
     cache(Caches::L0, "vector L0", gcr::GLV_INV, "GLV_INV", true),
     cache(Caches::L1, "L1", gcr::GL1_INV, "GL1_INV", false),
     cache(Caches::L2, "L2", gcr::GL2_INV, "GL2_INV", true),
@@ -214,10 +220,17 @@ mod tests {
             (Target::Gfx1201, 0x380, k.with(v)),
             (Target::Gfx1201, 0x8000, Caches::NONE),
         ] {
-            assert_eq!(Rules::of(target).by_gcr(word), expected, "{target} {word:#x}");
+            assert_eq!(
+                Rules::of(target).by_gcr(word),
+                expected,
+                "{target} {word:#x}"
+            );
         }
         let rules = Rules::of(Target::Gfx1100);
-        assert_eq!(rules.gcr_names(v.with(l1)), ("GLV_INV, GL1_INV".to_owned(), 0x300));
+        assert_eq!(
+            rules.gcr_names(v.with(l1)),
+            ("GLV_INV, GL1_INV".to_owned(), 0x300)
+        );
     }
 
     #[test]
@@ -226,9 +239,17 @@ mod tests {
         for (target, path, expected) in [
             (Target::Gfx1100, Path::Scalar, k.with(l1).with(l2)),
             (Target::Gfx1201, Path::Scalar, k.with(l2)),
-            (Target::Gfx1100, Path::Vector { cache: 0 }, v.with(l1).with(l2)),
+            (
+                Target::Gfx1100,
+                Path::Vector { cache: 0 },
+                v.with(l1).with(l2),
+            ),
             (Target::Gfx1100, Path::Vector { cache: 1 }, l2),
-            (Target::Gfx1100, Path::Vector { cache: 2 }, v.with(l1).with(l2)),
+            (
+                Target::Gfx1100,
+                Path::Vector { cache: 2 },
+                v.with(l1).with(l2),
+            ),
             (Target::Gfx1201, Path::Vector { cache: 0 }, v.with(l2)),
             (Target::Gfx1201, Path::Vector { cache: 1 }, l2),
             (Target::Gfx1201, Path::Vector { cache: 3 }, Caches::NONE),

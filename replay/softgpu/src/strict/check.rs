@@ -291,14 +291,19 @@ impl Model {
         }
         if !pending.at.knows.knows(author) {
             // Launches are compared in `check_races`; here only what the host wrote meanwhile.
-            return author.is_host().then(|| self.host_overtook(index, launch, range));
+            return author
+                .is_host()
+                .then(|| self.host_overtook(index, launch, range));
         }
         let hides = Rules::l2_hides(self.buffer(range.0).2?);
         let stale = if hides { stale } else { stale.but(Caches::L2) };
         if stale.is_empty() {
             return None;
         }
-        let detail = format!("may hit lines from before the write in: {}", self.rules.names(stale));
+        let detail = format!(
+            "may hit lines from before the write in: {}",
+            self.rules.names(stale)
+        );
         let mut report = self.touched(index, launch, ReportKind::StaleRead, range, false, detail);
         report.other = Some(self.party(author));
         report.remedy = self.acquire_remedy(&pending.who, stale);
@@ -326,7 +331,10 @@ impl Model {
                 } else {
                     "system"
                 };
-                format!("give packet {} an acquire fence of {scope} scope ({names})", who.packet)
+                format!(
+                    "give packet {} an acquire fence of {scope} scope ({names})",
+                    who.packet
+                )
             }
         }
     }

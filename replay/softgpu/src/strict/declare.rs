@@ -185,7 +185,9 @@ impl Declared {
 
 #[cfg(test)]
 mod tests {
-    use super::{Declarations, Declared, DeclaredArg, DeclaredExtent, DeclaredLaunch, DeclaredRange};
+    use super::{
+        Declarations, Declared, DeclaredArg, DeclaredExtent, DeclaredLaunch, DeclaredRange,
+    };
 
     #[test]
     fn ranges_follow_their_words() {
@@ -209,7 +211,11 @@ mod tests {
             (to, 0, (1000, 1064)),
             (to, 9, (1000, 1256)),
         ] {
-            assert_eq!(range(extent).bytes(&|_| word), expected, "{extent:?} at {word}");
+            assert_eq!(
+                range(extent).bytes(&|_| word),
+                expected,
+                "{extent:?} at {word}"
+            );
         }
     }
 

@@ -118,10 +118,16 @@ pub fn write_footprints(launches: &[Footprint]) -> Vec<u8> {
     put(&mut body, launches.len() as u64);
     for launch in launches {
         put(&mut body, names.of(&launch.kernel));
-        put(&mut body, launch.step.as_deref().map_or(0, |step| names.of(step) + 1));
+        put(
+            &mut body,
+            launch.step.as_deref().map_or(0, |step| names.of(step) + 1),
+        );
         put(&mut body, launch.queue);
         put(&mut body, launch.packet);
-        put(&mut body, launch.dword.map_or(0, |dword| u64::from(dword) + 1));
+        put(
+            &mut body,
+            launch.dword.map_or(0, |dword| u64::from(dword) + 1),
+        );
         put_extents(&mut body, &mut names, &launch.reads);
         put_extents(&mut body, &mut names, &launch.writes);
     }
@@ -150,7 +156,11 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], FootprintError> {
-        match self.at.checked_add(len).and_then(|end| self.bytes.get(self.at..end)) {
+        match self
+            .at
+            .checked_add(len)
+            .and_then(|end| self.bytes.get(self.at..end))
+        {
             Some(bytes) => {
                 self.at += len;
                 Ok(bytes)
@@ -187,7 +197,9 @@ impl<'a> Reader<'a> {
 
     fn name(&mut self, names: &[Arc<str>], what: &'static str) -> Result<Arc<str>, FootprintError> {
         let index = self.number(what)?;
-        let found = usize::try_from(index).ok().and_then(|index| names.get(index));
+        let found = usize::try_from(index)
+            .ok()
+            .and_then(|index| names.get(index));
         match found {
             Some(name) => Ok(Arc::clone(name)),
             None => self.damaged("an index into the names"),
@@ -312,7 +324,14 @@ mod tests {
     }
 
     fn launches() -> impl Strategy<Value = Vec<Footprint>> {
-        let one = (0u8..3, any::<bool>(), any::<u64>(), any::<Option<u32>>(), extents(), extents());
+        let one = (
+            0u8..3,
+            any::<bool>(),
+            any::<u64>(),
+            any::<Option<u32>>(),
+            extents(),
+            extents(),
+        );
         let one = one.prop_map(|(kernel, step, packet, dword, reads, writes)| Footprint {
             kernel: Arc::from(format!("k{kernel}").as_str()),
             step: step.then(|| "step".into()),
@@ -349,9 +368,15 @@ mod tests {
         let mut bytes = write_footprints(&[]);
         bytes[8] += 1;
         let found = FOOTPRINT_VERSION + 1;
-        assert_eq!(read_footprints(&bytes), Err(FootprintError::Version { found }));
+        assert_eq!(
+            read_footprints(&bytes),
+            Err(FootprintError::Version { found })
+        );
         bytes[8] -= 1;
         bytes.push(0);
-        assert!(matches!(read_footprints(&bytes), Err(FootprintError::Damaged { .. })));
+        assert!(matches!(
+            read_footprints(&bytes),
+            Err(FootprintError::Damaged { .. })
+        ));
     }
 }

@@ -15,7 +15,8 @@ impl Model {
     /// Memory was allocated: nobody has written it.
     pub(crate) fn allocated(&mut self, base: u64, len: u64, rights: Rights) {
         self.writers.remove(base, base.saturating_add(len));
-        self.shadow.allocate(base, len, rights.contains(Rights::HOST));
+        self.shadow
+            .allocate(base, len, rights.contains(Rights::HOST));
     }
 
     /// Memory was freed.
@@ -59,7 +60,8 @@ impl Model {
             ),
             None => format!("give packet {} a release fence of system scope", who.packet),
         };
-        let detail = "the host copies bytes that the launch wrote and nothing wrote back".to_owned();
+        let detail =
+            "the host copies bytes that the launch wrote and nothing wrote back".to_owned();
         let mut report = Report::new(ReportKind::NotWrittenBack, who, detail);
         report.bytes = Some(self.bytes(start, end - start));
         report.other = Some(Party::host());
@@ -93,7 +95,8 @@ impl Model {
             return;
         };
         let verb = if write { "writes" } else { "reads" };
-        let detail = format!("the host {verb} bytes of a launch that it does not know to be finished");
+        let detail =
+            format!("the host {verb} bytes of a launch that it does not know to be finished");
         let mut report = Report::new(kind, Party::host(), detail);
         report.bytes = Some(self.bytes(start, stop - start));
         report.other = Some(past.who.clone());
@@ -102,7 +105,13 @@ impl Model {
     }
 
     /// The host rang a queue's doorbell. `slot` gives the address of a packet.
-    pub(crate) fn rang(&mut self, queue: u64, packet: i64, packets: u32, slot: &dyn Fn(u64) -> u64) {
+    pub(crate) fn rang(
+        &mut self,
+        queue: u64,
+        packet: i64,
+        packets: u32,
+        slot: &dyn Fn(u64) -> u64,
+    ) {
         let last = self.rung.get(&queue).copied().unwrap_or(-1);
         if packet <= last {
             return;
@@ -177,6 +186,9 @@ impl Model {
 
     /// A queue stopped.
     pub(crate) fn fault(&mut self, fault: &QueueFault) {
+        if matches!(fault.cause, Cause::Strict(_)) {
+            return;
+        }
         let kernel = fault.kernel.clone().unwrap_or_else(|| "".into());
         let known = self.party_of_packet(fault.queue, fault.packet, &kernel);
         let mut who = known.unwrap_or(Party {
@@ -230,8 +242,13 @@ impl Model {
     fn memory_fault(&self, who: Party, lane: u32, fault: &MemoryFault) -> Report {
         let near = fault.nearest.as_ref();
         let write = matches!(fault.access, Access::Write | Access::Atomic);
-        let kind = near.and_then(|near| self.memory.find(near.base)).map(|info| info.kind);
-        let packets = matches!(kind, Some(Kind::Code | Kind::IndirectBuffer | Kind::Kernarg));
+        let kind = near
+            .and_then(|near| self.memory.find(near.base))
+            .map(|info| info.kind);
+        let packets = matches!(
+            kind,
+            Some(Kind::Code | Kind::IndirectBuffer | Kind::Kernarg)
+        );
         let kind = if write && fault.reason == FaultReason::Rights && packets {
             ReportKind::PacketMemoryWritten
         } else {

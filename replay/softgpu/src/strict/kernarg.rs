@@ -60,9 +60,8 @@ pub(crate) fn contents(memory: &AddressSpace, registry: &Registry, bytes: &[u8; 
         }
         2 => {
             let kernel = registry.by_descriptor(u64_at(kd::KERNEL_OBJECT));
-            let launch = kernel.and_then(|kernel| {
-                announced(memory, &kernel, None, u64_at(kd::KERNARG_ADDRESS))
-            });
+            let launch = kernel
+                .and_then(|kernel| announced(memory, &kernel, None, u64_at(kd::KERNARG_ADDRESS)));
             Contents {
                 launches: launch.into_iter().collect(),
                 buffer: None,
@@ -205,7 +204,11 @@ impl Kernargs {
         let before = self.slots.range(..start).next_back();
         let before = before.filter(|(_, slot)| slot.end > start);
         let inside = self.slots.range(start..end);
-        let overlaps: Vec<u64> = before.into_iter().chain(inside).map(|(at, _)| *at).collect();
+        let overlaps: Vec<u64> = before
+            .into_iter()
+            .chain(inside)
+            .map(|(at, _)| *at)
+            .collect();
         for at in overlaps {
             let Some(slot) = self.slots.get_mut(&at) else {
                 continue;
@@ -254,7 +257,10 @@ impl Kernargs {
         author: Author,
     ) -> Option<(u64, u64, u64)> {
         let contents = self.packets.get(&(queue, packet))?;
-        let launch = contents.launches.iter().find(|launch| launch.dword == dword)?;
+        let launch = contents
+            .launches
+            .iter()
+            .find(|launch| launch.dword == dword)?;
         if let Some(slot) = self.slots.get_mut(&launch.va) {
             slot.waiting = slot.waiting.saturating_sub(1);
             slot.last = Some(author);

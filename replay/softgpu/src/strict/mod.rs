@@ -42,7 +42,8 @@ pub use footprint::{
     FOOTPRINT_VERSION, Footprint, FootprintError, FootprintExtent, read_footprints,
     write_footprints,
 };
-pub(crate) use model::{Facts, Model, Pending};
+use model::Model;
+pub(crate) use model::{Facts, Pending};
 pub use report::{
     Bytes, Instruction, Party, REPORT_KINDS, Report, ReportKind, ReportKindRow, Reports,
 };

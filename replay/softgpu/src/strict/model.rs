@@ -2,6 +2,7 @@
 //! found. The packet processor drives launches through it, waves tell it what they touch
 //! ([`super::watch`]), the host's calls arrive in [`super::host`]; [`super::check`] judges a batch.
 
+use super::StrictConfig;
 use super::caches::Rules;
 use super::clock::{Author, Clock};
 use super::declare::{Allowed, Declarations, Declared};
@@ -12,7 +13,6 @@ use super::ranges::{RangeMap, Ranges};
 use super::report::{Bytes, Party, Report, ReportKind, ReportLog};
 use super::shadow::Shadow;
 use super::touch::Touch;
-use super::StrictConfig;
 use crate::isa::Target;
 use crate::memory::{AddressSpace, Kind};
 use crate::object::{Kernel, Registry};
@@ -74,20 +74,20 @@ struct Names {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(super) config: StrictConfig,
-    pub(super) rules: Rules,
+    pub(crate) config: StrictConfig,
+    pub(crate) rules: Rules,
     pub(super) target: Target,
     pub(super) memory: Arc<AddressSpace>,
     pub(super) registry: Arc<Registry>,
-    pub(super) order: Order,
+    pub(crate) order: Order,
     pub(super) shadow: Shadow,
     pub(super) touch: Touch,
     /// The last writer of each byte.
     pub(super) writers: RangeMap<Author>,
     pub(super) kernargs: Kernargs,
     pub(super) declared: Declared,
-    pub(super) log: ReportLog,
-    pub(super) footprints: VecDeque<Footprint>,
+    pub(crate) log: ReportLog,
+    pub(crate) footprints: VecDeque<Footprint>,
     /// The batch that runs.
     pub(super) running: Vec<Pending>,
     /// By dense queue index, oldest first.
@@ -259,7 +259,9 @@ impl Model {
         let near = |pointer: u64| pointer <= va && self.buffer(pointer).1 == base;
         let launch = self.declared.launch(pending.declared?)?;
         let inside = launch.args.iter().filter(|arg| near(arg.va));
-        inside.max_by_key(|arg| arg.va).map(|arg| arg.name.to_string())
+        inside
+            .max_by_key(|arg| arg.va)
+            .map(|arg| arg.name.to_string())
     }
 
     /// Splits ranges at buffers and names them.

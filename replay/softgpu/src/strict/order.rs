@@ -165,7 +165,10 @@ impl Order {
         seen.knows.finish_one(author);
         if release {
             seen.written_back = seen.knows.clone();
-            if let Some(queue) = author.queue().and_then(|q| self.queues.get_mut(usize::from(q))) {
+            if let Some(queue) = author
+                .queue()
+                .and_then(|q| self.queues.get_mut(usize::from(q)))
+            {
                 Arc::make_mut(&mut queue.now.written_back).join(&seen.written_back);
             }
         }
@@ -257,7 +260,9 @@ impl Order {
     /// Id of the queue with a dense index.
     #[cfg(test)]
     pub(crate) fn id(&self, index: u16) -> u64 {
-        self.queues.get(usize::from(index)).map_or(0, |queue| queue.id)
+        self.queues
+            .get(usize::from(index))
+            .map_or(0, |queue| queue.id)
     }
 }
 
@@ -280,7 +285,10 @@ mod tests {
         assert_eq!(second.stale(Caches::L0, first), Caches::L0);
         order.invalidate(A, Caches::L0);
         let (_, third) = order.launch(A);
-        assert_eq!(third.stale(Caches::L0.with(Caches::SCALAR), first), Caches::SCALAR);
+        assert_eq!(
+            third.stale(Caches::L0.with(Caches::SCALAR), first),
+            Caches::SCALAR
+        );
         assert_eq!(order.id(0), A);
     }
 

@@ -179,14 +179,19 @@ impl Party {
     }
 
     fn label(&self) -> Arc<str> {
-        self.step.clone().unwrap_or_else(|| Arc::clone(&self.kernel))
+        self.step
+            .clone()
+            .unwrap_or_else(|| Arc::clone(&self.kernel))
     }
 
     /// The packet in words.
     pub fn place(&self) -> String {
         match self.dword {
             _ if self.is_host() => "the host".to_owned(),
-            Some(dword) => format!("queue {}, packet {}, dword {dword}", self.queue, self.packet),
+            Some(dword) => format!(
+                "queue {}, packet {}, dword {dword}",
+                self.queue, self.packet
+            ),
             None => format!("queue {}, packet {}", self.queue, self.packet),
         }
     }
@@ -220,8 +225,16 @@ pub struct Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { buffer, offset, len } = self;
-        write!(f, "{buffer} bytes {offset}..{}", offset.saturating_add(*len))
+        let Self {
+            buffer,
+            offset,
+            len,
+        } = self;
+        write!(
+            f,
+            "{buffer} bytes {offset}..{}",
+            offset.saturating_add(*len)
+        )
     }
 }
 
@@ -288,7 +301,12 @@ impl Report {
         if let Some(argument) = &self.argument {
             text(&mut out, "argument", argument);
         }
-        if let Some(Bytes { buffer, offset, len }) = &self.bytes {
+        if let Some(Bytes {
+            buffer,
+            offset,
+            len,
+        }) = &self.bytes
+        {
             text(&mut out, "buffer", buffer);
             // Writing to a String does not fail.
             let _ = write!(out, ",\"offset\":{offset},\"len\":{len}");
@@ -336,7 +354,11 @@ fn party(out: &mut String, key: &str, party: &Party) {
             text(out, "step", step);
         }
         text(out, "kernel", &party.kernel);
-        let _ = write!(out, ",\"queue\":{},\"packet\":{}", party.queue, party.packet);
+        let _ = write!(
+            out,
+            ",\"queue\":{},\"packet\":{}",
+            party.queue, party.packet
+        );
         if let Some(dword) = party.dword {
             let _ = write!(out, ",\"dword\":{dword}");
         }
@@ -364,7 +386,10 @@ impl fmt::Display for Report {
             wave,
         }) = &self.instruction
         {
-            write!(f, "; at +{offset:#x} `{text}` in group {group}, wave {wave}")?;
+            write!(
+                f,
+                "; at +{offset:#x} `{text}` in group {group}, wave {wave}"
+            )?;
         }
         write!(f, "; {}", self.remedy)?;
         if self.count > 1 {
@@ -374,7 +399,13 @@ impl fmt::Display for Report {
     }
 }
 
-type Key = (ReportKind, Arc<str>, Option<Arc<str>>, Option<Arc<str>>, u64);
+type Key = (
+    ReportKind,
+    Arc<str>,
+    Option<Arc<str>>,
+    Option<Arc<str>>,
+    u64,
+);
 
 /// Reports without repetition, at most so many.
 #[derive(Debug, Default)]

@@ -66,7 +66,10 @@ impl Shadow {
                 self.settle(slot);
             }
         }
-        let whole = (va.next_multiple_of(PAGE), va.saturating_add(len) / PAGE * PAGE);
+        let whole = (
+            va.next_multiple_of(PAGE),
+            va.saturating_add(len) / PAGE * PAGE,
+        );
         if whole.0 < whole.1 {
             self.fresh.remove(whole.0, whole.1);
             self.drop_mixed(whole.0 / PAGE, whole.1 / PAGE);
@@ -79,7 +82,9 @@ impl Shadow {
         }
         let few = end - first <= self.index.len() as u64;
         let pages: Vec<u64> = if few {
-            (first..end).filter(|page| self.index.contains_key(page)).collect()
+            (first..end)
+                .filter(|page| self.index.contains_key(page))
+                .collect()
         } else {
             let inside = |page: &&u64| (first..end).contains(*page);
             self.index.keys().filter(inside).copied().collect()

@@ -502,8 +502,8 @@ impl Touch {
         let record = self.pages[index as usize];
         let me = owner(who);
         let mut foreign = false;
-        for cell in &mut self.owners[record.owners as usize]
-            [(from / 4) as usize..to.div_ceil(4) as usize]
+        for cell in
+            &mut self.owners[record.owners as usize][(from / 4) as usize..to.div_ceil(4) as usize]
         {
             foreign |= *cell != 0 && (*cell - 1) >> 5 != who.group;
         }

@@ -114,7 +114,11 @@ fn groups_of_one_launch_that_meet_are_found() {
             touch.store(&other, 0, &mut shadow);
         }
         let found: Vec<_> = touch.take_conflicts().iter().map(|c| c.what).collect();
-        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "case {index}");
+        assert_eq!(
+            found,
+            expected.into_iter().collect::<Vec<_>>(),
+            "case {index}"
+        );
     }
 }
 
@@ -146,7 +150,13 @@ fn contended_atomics_count_only_if_order_shows() {
         returns: false,
     };
     let class = touch.class(Caches::NONE);
-    touch.atomic(&access(who(0, 0, 8), &at, 3, 4), kind, class, 0, &mut shadow);
+    touch.atomic(
+        &access(who(0, 0, 8), &at, 3, 4),
+        kind,
+        class,
+        0,
+        &mut shadow,
+    );
     assert_eq!(touch.take_conflicts().len(), 1);
 }
 
@@ -167,12 +177,23 @@ fn poison_that_is_stored_is_undefined_again() {
 #[test]
 fn timing() {
     let (mut touch, mut shadow) = (Touch::default(), Shadow::default());
-    for (name, stride, wrap, bytes, step) in [("consecutive", 16u64, 32u64, 16u32, 512u64), ("rows", 16, 16, 16, 256), ("strided reread", 64, 16, 16, 0), ("scales", 2, 32, 2, 64)] {
+    for (name, stride, wrap, bytes, step) in [
+        ("consecutive", 16u64, 32u64, 16u32, 512u64),
+        ("rows", 16, 16, 16, 256),
+        ("strided reread", 64, 16, 16, 0),
+        ("scales", 2, 32, 2, 64),
+    ] {
         let n = 2_000_000u64;
         let mut start = std::time::Instant::now();
         let mut best = f64::MAX;
         for i in 0..n {
-            if i % 4096 == 0 { touch.begin(); if i > 0 {best = best.min(start.elapsed().as_nanos() as f64 / 4096.0); } start = std::time::Instant::now(); }
+            if i % 4096 == 0 {
+                touch.begin();
+                if i > 0 {
+                    best = best.min(start.elapsed().as_nanos() as f64 / 4096.0);
+                }
+                start = std::time::Instant::now();
+            }
             let at = lanes(BASE + (i % 4096) * step, stride, wrap);
             let class = touch.class(Caches::L0);
             let a = access(who(0, 0, i % 4), &at, u32::MAX, bytes);

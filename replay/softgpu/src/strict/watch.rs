@@ -85,8 +85,13 @@ impl Model {
                 load,
             } => (
                 ReportKind::MissingWaitcnt,
-                format!("{register} is used while the load at {} may be in flight", at(*load)),
-                Some(format!("wait until {counter} is at most {at_most} before this instruction")),
+                format!(
+                    "{register} is used while the load at {} may be in flight",
+                    at(*load)
+                ),
+                Some(format!(
+                    "wait until {counter} is at most {at_most} before this instruction"
+                )),
             ),
             WaveFinding::Poison {
                 register,
@@ -94,7 +99,9 @@ impl Model {
                 lanes,
             } => (
                 ReportKind::PoisonUse,
-                format!("{register} holds what nothing defined in lanes {lanes:#010x}, used as {place}"),
+                format!(
+                    "{register} holds what nothing defined in lanes {lanes:#010x}, used as {place}"
+                ),
                 None,
             ),
             WaveFinding::LdsRace {

@@ -147,7 +147,8 @@ pub(crate) unsafe extern "C" fn memory_pool_allocate(
                 return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "0 bytes");
             }
             let executable = flags & c::HSA_POOL_ALLOCATE_EXECUTABLE != 0;
-            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0 || executable && !matches!(row.kind, Kind::Host | Kind::HostCoarse)
+            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0
+                || executable && !matches!(row.kind, Kind::Host | Kind::HostCoarse)
             {
                 let what = format!("flags {flags:#x} of the {} pool are not modelled", row.name);
                 return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);

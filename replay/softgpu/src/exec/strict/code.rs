@@ -1,8 +1,8 @@
 //! A program as strict mode runs it: the same instructions, with waits and cache operations kept as
 //! micro-operations of their own, and beside each micro-operation what strict mode must know of it.
 
-use super::effects::{Effects, effects};
 use super::counters::{Field, wait_fields};
+use super::effects::{Effects, effects};
 use super::regs::RegSet;
 use crate::exec::program::Program;
 use crate::isa::op::Op;

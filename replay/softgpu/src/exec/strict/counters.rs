@@ -63,7 +63,10 @@ const fn field(counter: Counter, low: u32, bits: u32) -> Field {
 /// (exports, samplers, ray tracing) have none.
 const WAITS: [(&str, &[Field]); 15] = [
     // gfx11: expcnt [2:0], lgkmcnt [9:4], vmcnt [15:10].
-    ("s_waitcnt", &[field(Counter::Load, 10, 6), field(Counter::Lds, 4, 6)]),
+    (
+        "s_waitcnt",
+        &[field(Counter::Load, 10, 6), field(Counter::Lds, 4, 6)],
+    ),
     ("s_waitcnt_vmcnt", &[field(Counter::Load, 0, 6)]),
     ("s_waitcnt_vscnt", &[field(Counter::Store, 0, 6)]),
     ("s_waitcnt_lgkmcnt", &[field(Counter::Lds, 0, 6)]),
@@ -73,18 +76,27 @@ const WAITS: [(&str, &[Field]); 15] = [
     ("s_wait_storecnt", &[field(Counter::Store, 0, 6)]),
     ("s_wait_dscnt", &[field(Counter::Lds, 0, 6)]),
     ("s_wait_kmcnt", &[field(Counter::Scalar, 0, 5)]),
-    ("s_wait_loadcnt_dscnt", &[field(Counter::Load, 8, 6), field(Counter::Lds, 0, 6)]),
-    ("s_wait_storecnt_dscnt", &[field(Counter::Store, 8, 6), field(Counter::Lds, 0, 6)]),
+    (
+        "s_wait_loadcnt_dscnt",
+        &[field(Counter::Load, 8, 6), field(Counter::Lds, 0, 6)],
+    ),
+    (
+        "s_wait_storecnt_dscnt",
+        &[field(Counter::Store, 8, 6), field(Counter::Lds, 0, 6)],
+    ),
     ("s_wait_samplecnt", &[]),
     ("s_wait_bvhcnt", &[]),
     ("s_wait_expcnt", &[]),
     // Waits for everything; its fields have no bits, so their value is 0.
-    ("s_wait_idle", &[
-        field(Counter::Load, 0, 0),
-        field(Counter::Store, 0, 0),
-        field(Counter::Lds, 0, 0),
-        field(Counter::Scalar, 0, 0),
-    ]),
+    (
+        "s_wait_idle",
+        &[
+            field(Counter::Load, 0, 0),
+            field(Counter::Store, 0, 0),
+            field(Counter::Lds, 0, 0),
+            field(Counter::Scalar, 0, 0),
+        ],
+    ),
 ];
 
 /// The fields of a wait instruction; `None` for any other instruction.

@@ -171,9 +171,7 @@ const fn reads_vcc(op: Op) -> bool {
 /// pair is the base.
 pub(super) fn source_regs(inst: &Inst, row: &Row, k: usize) -> u32 {
     match (inst.format, k) {
-        (Format::Global, 0) if row.shape.src[0] != Ty::None => {
-            2 - u32::from(inst.scalar_address())
-        }
+        (Format::Global, 0) if row.shape.src[0] != Ty::None => 2 - u32::from(inst.scalar_address()),
         _ => row.shape.src[k].regs(),
     }
 }

@@ -9,7 +9,7 @@ use crate::exec::group::{Cause, MAX_WAVES, Stopped};
 use crate::exec::init::Start;
 use crate::exec::wave::{State, Wave};
 use crate::memory::{LastHit, View};
-use crate::strict::hook::{WaveFinding, Watch, Who};
+use crate::strict::hook::{Watch, WaveFinding, Who};
 
 /// The barrier of a work-group.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,7 +127,11 @@ impl Active {
 
     /// Instructions of all waves.
     pub(super) fn instructions(&self) -> u64 {
-        self.members.iter().take(self.waves).map(|m| m.w.count).sum()
+        self.members
+            .iter()
+            .take(self.waves)
+            .map(|m| m.w.count)
+            .sum()
     }
 
     /// Gives the `choice`-th of the waves that can run a slice.
@@ -242,7 +246,9 @@ impl Active {
     /// Lets waves pass whose phase is complete.
     fn release(&mut self) {
         for (i, m) in self.members.iter_mut().take(self.waves).enumerate() {
-            let done = m.t.signalled.is_some_and(|target| self.barrier.phase >= target);
+            let done =
+                m.t.signalled
+                    .is_some_and(|target| self.barrier.phase >= target);
             if m.w.state == State::AtBarrier && done {
                 m.w.state = State::Ready;
                 m.t.signalled = None;

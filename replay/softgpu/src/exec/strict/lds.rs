@@ -9,7 +9,7 @@ use super::turn::Turn;
 use crate::exec::uop::{Flow, Uop};
 use crate::isa::Inst;
 use crate::isa::op::Op;
-use crate::strict::hook::{WaveFinding, Watch};
+use crate::strict::hook::{Watch, WaveFinding};
 
 /// One element per lane of an LDS instruction.
 #[derive(Clone, Copy)]

@@ -103,7 +103,8 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
                     ..access
                 }) != 0;
             }
-            self.t.set_bits(inst.dst + k, if bad { u32::MAX } else { 0 });
+            self.t
+                .set_bits(inst.dst + k, if bad { u32::MAX } else { 0 });
         }
         self.issued(Counter::Scalar, inst.dst, u32::from(regs), pc);
         flow

@@ -127,13 +127,16 @@ impl Step<'_> {
     fn independent_half(&self, t: &Track) -> Option<(u16, u32)> {
         let (row, src) = (self.inst.row, self.inst.src);
         let whole = |k: usize| self.source(row, src, k, t);
-        let (low, high) = (|k: usize| t.lanes(src[k], 1), |k: usize| {
-            if src[k] >= VGPR || src[k] < 128 {
-                t.lanes(src[k] + 1, 1)
-            } else {
-                0
-            }
-        });
+        let (low, high) = (
+            |k: usize| t.lanes(src[k], 1),
+            |k: usize| {
+                if src[k] >= VGPR || src[k] < 128 {
+                    t.lanes(src[k] + 1, 1)
+                } else {
+                    0
+                }
+            },
+        );
         match row.op {
             Op::VMadU64U32 | Op::VMadI64I32 => Some((0, whole(0) | whole(1) | low(2))),
             Op::VLshlrevB64 => Some((0, whole(0) | low(1))),
@@ -149,9 +152,8 @@ impl Step<'_> {
             return lanes;
         }
         for i in 0..32 {
-            let by = |code, poison: u32| {
-                poison >> i & 1 == 0 && self.lane(code, i as usize) == deciding
-            };
+            let by =
+                |code, poison: u32| poison >> i & 1 == 0 && self.lane(code, i as usize) == deciding;
             if by(src[0], a) || by(src[1], b) {
                 lanes &= !(1 << i);
             }
@@ -281,7 +283,11 @@ impl Step<'_> {
 /// `v_permlane16` and `v_permlanex16`, as `exec::cross` moves lanes.
 fn permlane(step: &Step<'_>, t: &mut Track) {
     let inst = step.inst;
-    let cross = if inst.row.op == Op::VPermlanex16B32 { 16 } else { 0 };
+    let cross = if inst.row.op == Op::VPermlanex16B32 {
+        16
+    } else {
+        0
+    };
     let exec = step.w.exec();
     let from = t.lanes(inst.src[0], 1);
     if t.lanes(inst.src[1], 1) | t.lanes(inst.src[2], 1) != 0 {
@@ -311,7 +317,11 @@ fn permlane(step: &Step<'_>, t: &mut Track) {
 pub(super) fn crossbar(step: &Step<'_>, t: &Track) -> u32 {
     let (inst, exec) = (step.inst, step.w.exec());
     let pick = |lane: u32, data: u32| {
-        if exec >> lane & 1 == 1 { data >> lane & 1 } else { 0 }
+        if exec >> lane & 1 == 1 {
+            data >> lane & 1
+        } else {
+            0
+        }
     };
     let target = |i: u32| {
         step.lane(inst.src[0], i as usize)

@@ -140,7 +140,10 @@ impl Run<'_> {
         let code = dispatch.program.strict();
         Start {
             dispatch,
-            entry: code.program.index_of(dispatch.entry_va).unwrap_or(plan.entry),
+            entry: code
+                .program
+                .index_of(dispatch.entry_va)
+                .unwrap_or(plan.entry),
             vgprs: plan.info.vgprs,
             waves: plan.waves,
             poison: poison(self.config.seed),

@@ -23,9 +23,13 @@ pub(super) struct Mark {
 pub(super) enum Use {
     Read,
     /// A write of a value that is or is not poison.
-    Write { poison: bool },
+    Write {
+        poison: bool,
+    },
     /// Read, modify, write, of data that is or is not poison.
-    Atomic { poison: bool },
+    Atomic {
+        poison: bool,
+    },
 }
 
 /// Two accesses without order.

@@ -253,7 +253,8 @@ impl Track {
                 .iter()
                 .filter(|e| e.counter.shares(entry.counter, generation))
                 .count() as u32;
-            let ordered = entry.counter != Counter::Scalar && !self.mixed(entry.counter, generation);
+            let ordered =
+                entry.counter != Counter::Scalar && !self.mixed(entry.counter, generation);
             return Some(Early {
                 register,
                 counter: entry.counter,
@@ -346,5 +347,4 @@ impl Track {
         self.flight = flight;
         self.hot = self.poisoned.union(&flight);
     }
-
 }

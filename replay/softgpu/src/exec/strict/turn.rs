@@ -13,7 +13,7 @@ use crate::exec::wave::Wave;
 use crate::isa::op::Op;
 use crate::isa::operand::{NULL, name};
 use crate::isa::{Format, Generation, Inst};
-use crate::strict::hook::{WaveFinding, WaveInvalidate, Watch, Who};
+use crate::strict::hook::{Watch, WaveFinding, WaveInvalidate, Who};
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

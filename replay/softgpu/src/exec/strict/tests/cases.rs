@@ -126,7 +126,13 @@ impl Cases<'_> {
         let (x, w) = (self.floats("x", n), self.floats("w", n));
         let y = self.zeros("y", n);
         let args = Args::default().ptr(x).ptr(w).ptr(y).u32(n as u32).f32(1e-6);
-        self.push(format!("rmsnorm {n}"), "rmsnorm", (1, 256), &args, &[(y, n)]);
+        self.push(
+            format!("rmsnorm {n}"),
+            "rmsnorm",
+            (1, 256),
+            &args,
+            &[(y, n)],
+        );
     }
 
     fn qk_norm(&mut self) {
@@ -274,7 +280,13 @@ impl Cases<'_> {
             let ring = self.zeros("ring", 16);
             let args = Args::default().ptr(control).ptr(prompt).ptr(ring);
             let name = format!("advance, {what}");
-            self.push(name, "advance", (1, 32), &args, &[(control, 11), (ring, 16)]);
+            self.push(
+                name,
+                "advance",
+                (1, 32),
+                &args,
+                &[(control, 11), (ring, 16)],
+            );
         }
     }
 }

@@ -104,7 +104,10 @@ fn check(m: &mut Machine, inst: &Inst, e: &Effects, noise: &mut Noise) -> Result
     }
     // Other registers and the old destinations do not matter, unless they are listed as read.
     let partial = matches!(inst.row.shape.dst, Ty::F16 | Ty::B16)
-        || matches!(inst.row.mnemonic, "v_writelane_b32" | "v_permlane16_b32" | "v_permlanex16_b32")
+        || matches!(
+            inst.row.mnemonic,
+            "v_writelane_b32" | "v_permlane16_b32" | "v_permlanex16_b32"
+        )
         || inst.row.mnemonic.contains("mix");
     m.w = before;
     for number in (0..384).filter(|n| !e.reads.contains(*n)) {
@@ -130,7 +133,10 @@ fn declared_effects_are_the_real_ones() {
         let mut checked = 0;
         let mut wrong = Vec::new();
         for row in table(target.generation()) {
-            if matches!(row.format, Format::Smem | Format::Global | Format::Mubuf | Format::Sopp) {
+            if matches!(
+                row.format,
+                Format::Smem | Format::Global | Format::Mubuf | Format::Sopp
+            ) {
                 continue;
             }
             let mut m = Machine::new(target, Speed::detect());

@@ -1,7 +1,7 @@
 //! A memory side for tests: exact footprints of all launches together in 4-byte cells, ranges that
 //! nobody wrote, and the findings.
 
-use crate::strict::hook::{Access, AtomicKind, Path, WaveFinding, WaveInvalidate, Watch, Who};
+use crate::strict::hook::{Access, AtomicKind, Path, Watch, WaveFinding, WaveInvalidate, Who};
 use std::collections::HashMap;
 
 /// Bits of one 4-KiB page: cells read, cells written.

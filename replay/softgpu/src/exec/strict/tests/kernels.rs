@@ -10,9 +10,7 @@ use crate::isa::Target;
 fn shipped_kernels_are_silent_and_agree_with_the_fast_path() {
     for target in Target::ALL {
         let (fast, strict) = (Gpu::shipped(target), Gpu::shipped(target));
-        let pairs = all(&fast)
-            .into_iter()
-            .zip(all(&strict));
+        let pairs = all(&fast).into_iter().zip(all(&strict));
         for (f, s) in pairs {
             let mut keeper = Keeper::default();
             let stats = fast.go(std::slice::from_ref(&f.dispatch)).unwrap();
@@ -29,7 +27,12 @@ fn shipped_kernels_are_silent_and_agree_with_the_fast_path() {
                     format!("{who:x?} {}: {finding:?}", program.program.text_of(at))
                 })
                 .collect();
-            assert!(texts.is_empty(), "{target} {}\n{}", f.name, texts.join("\n"));
+            assert!(
+                texts.is_empty(),
+                "{target} {}\n{}",
+                f.name,
+                texts.join("\n")
+            );
             assert!(keeper.loads > 0, "{}", f.name);
             for (a, b) in f.outputs.iter().zip(&s.outputs) {
                 assert!(

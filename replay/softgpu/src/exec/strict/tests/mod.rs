@@ -5,7 +5,7 @@ mod support;
 
 mod cases;
 mod effects;
-mod kernels;
 mod keeper;
+mod kernels;
 mod speed;
 mod waits;

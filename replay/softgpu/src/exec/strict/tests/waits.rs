@@ -141,23 +141,25 @@ fn weakened_waits_are_caught() {
         let mut silent = Vec::new();
         let kernels = kernels(&gpu);
         for kernel in &kernels {
-            let of_kernel: Vec<&Case> =
-                cases.iter().filter(|c| c.kernel == kernel.name).collect();
+            let of_kernel: Vec<&Case> = cases.iter().filter(|c| c.kernel == kernel.name).collect();
             assert!(!of_kernel.is_empty(), "no case of {}", kernel.name);
             for (number, place) in kernel.places.iter().enumerate() {
                 if !long && number % 5 != 0 {
                     continue;
                 }
                 let counter = place.field.counter;
-                for (how, allowed) in
-                    [("by one", place.allowed + 1), ("removed", most(place.field))]
-                {
+                for (how, allowed) in [
+                    ("by one", place.allowed + 1),
+                    ("removed", most(place.field)),
+                ] {
                     let program = weakened(&gpu, kernel, place, allowed);
                     let found = of_kernel.iter().find_map(|case| {
                         let found = findings(&gpu, case, &program, 1);
                         (!found.is_empty()).then_some(found)
                     });
-                    let tally = table.entry((counter.name(target.generation()), how)).or_default();
+                    let tally = table
+                        .entry((counter.name(target.generation()), how))
+                        .or_default();
                     tally.tried += 1;
                     match found.as_deref() {
                         Some([WaveFinding::LdsRace { .. }, ..]) => tally.lds += 1,
