@@ -187,7 +187,6 @@ impl Run<'_> {
                 queue: self.owner.queue,
                 packet: self.owner.packet,
                 dword: Some(dword),
-                kernarg_va,
                 rsrc3: shape.rsrc[2],
                 release: false,
                 signal: 0,

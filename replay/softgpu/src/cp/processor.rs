@@ -249,7 +249,6 @@ impl QueueProcessor {
                 queue: context.queue.id,
                 packet: context.id,
                 dword: None,
-                kernarg_va: launch.kernarg_va,
                 rsrc3: launch.shape.rsrc[2],
                 release: aql::releases(context.word),
                 signal,

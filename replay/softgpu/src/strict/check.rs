@@ -123,7 +123,6 @@ impl Model {
         self.keep(Past {
             who,
             author,
-            knows: at.knows,
             reads,
             writes: touched.writes,
         });

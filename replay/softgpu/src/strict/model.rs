@@ -4,7 +4,7 @@
 
 use super::StrictConfig;
 use super::caches::Rules;
-use super::clock::{Author, Clock};
+use super::clock::Author;
 use super::declare::{Allowed, Declarations, Declared};
 use super::footprint::{Footprint, FootprintExtent};
 use super::kernarg::Kernargs;
@@ -30,7 +30,6 @@ pub(crate) struct Facts {
     pub(crate) queue: u64,
     pub(crate) packet: u64,
     pub(crate) dword: Option<u32>,
-    pub(crate) kernarg_va: u64,
     pub(crate) rsrc3: u32,
     /// The packet's release fence has system scope.
     pub(crate) release: bool,
@@ -46,7 +45,6 @@ pub(crate) struct Pending {
     pub(crate) kernel: Arc<Kernel>,
     /// Address, bytes and digest of the arguments as announced.
     pub(crate) kernarg: Option<(u64, u64, u64)>,
-    pub(crate) kernarg_va: u64,
     pub(crate) release: bool,
     pub(crate) signal: u64,
     /// Number of the declared launch, where it is the declared one.
@@ -59,7 +57,6 @@ pub(crate) struct Pending {
 pub(crate) struct Past {
     pub(crate) who: Party,
     pub(crate) author: Author,
-    pub(crate) knows: Arc<Clock>,
     pub(crate) reads: Ranges,
     pub(crate) writes: Ranges,
 }
@@ -161,7 +158,6 @@ impl Model {
             at,
             kernel: Arc::clone(kernel),
             kernarg,
-            kernarg_va: facts.kernarg_va,
             release: facts.release,
             signal: facts.signal,
             declared,

@@ -38,6 +38,7 @@ impl Ranges {
     }
 
     /// Bytes of all ranges.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.iter().map(|(start, end)| end - start).sum()
     }
