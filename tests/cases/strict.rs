@@ -2,7 +2,7 @@
 //! the fast mode.
 
 use refrain_kernels::Target;
-use refrain_replay::strict::{StrictConfig, declarations};
+use refrain_replay::strict::{StrictConfig, declarations, write_footprints};
 use refrain_replay::{Retain, Route, Session, SessionOptions, Transport};
 use refrain_tests::{AUSTEN, Setup, TextOracle, long, oracle, repository, session};
 use std::path::Path;
@@ -96,5 +96,91 @@ fn the_golden_model_gives_no_report_on_any_route() {
             let found = tokens(&mut session, &text.prompt_ids, 8, &what);
             assert_eq!(found[..], text.generated[..8], "{what}, again");
         }
+    }
+}
+
+/// Seeds of the order of waves and work-groups; 20 in CI, 500 for the measured figure.
+fn seeds() -> u64 {
+    let asked = std::env::var("REFRAIN_SEEDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(3)
+}
+
+#[test]
+fn every_seed_gives_the_same_tokens_and_no_report() {
+    let text = golden();
+    for seed in 0..seeds() {
+        // Both generations and both transports in turn.
+        let target = [Target::Gfx1201, Target::Gfx1100][(seed % 2) as usize];
+        let form = FORMS[1 + (seed / 2 % 2) as usize];
+        let mut session = strict_session(&repository(AUSTEN), target, form, seed);
+        let what = format!("seed {seed}, {target} {form:?}");
+        let found = tokens(&mut session, &text.prompt_ids, 8, &what);
+        assert_eq!(found[..], text.generated[..8], "{what}");
+    }
+}
+
+#[test]
+fn a_seed_is_bit_reproducible() {
+    let text = golden();
+    let run = || {
+        let setup = Setup {
+            session: SessionOptions {
+                retain: Retain::Whole,
+                transport: Transport::Pm4,
+                ..SessionOptions::default()
+            },
+            seed: 77,
+            strict: Some(StrictConfig {
+                footprints: 100_000,
+                ..StrictConfig::default()
+            }),
+            ..Setup::on(Target::Gfx1201)
+        };
+        let mut session = session(&repository(AUSTEN), setup).unwrap();
+        refrain_tests::scrub(&session).unwrap();
+        let gpu = session.opened().soft.clone().unwrap();
+        gpu.declare(declarations(session.instance()));
+        gpu.take_footprints();
+        tokens(&mut session, &text.prompt_ids, 4, "seed 77");
+        let footprints = write_footprints(&gpu.take_footprints());
+        let state = refrain_tests::state_digest(&mut session).unwrap();
+        (gpu.counters(), state, footprints)
+    };
+    let (first, second) = (run(), run());
+    assert_eq!(first.0, second.0);
+    assert_eq!(first.1, second.1);
+    assert!(first.2 == second.2, "footprints differ");
+    assert!(first.2.len() > 1000);
+}
+
+/// Tokens per second, printed; measured figures are in `docs/measurements/strict-mode.md`.
+#[test]
+fn speed_of_both_modes() {
+    let text = golden();
+    let count = if long() { 48 } else { 4 };
+    for strict in [None, Some(StrictConfig::default())] {
+        let setup = Setup {
+            strict,
+            ..Setup::on(Target::Gfx1201)
+        };
+        let mut session = session(&repository(AUSTEN), setup).unwrap();
+        let gpu = session.opened().soft.clone().unwrap();
+        gpu.declare(declarations(session.instance()));
+        session.start(&text.prompt_ids, count).unwrap();
+        let steps = text.prompt_ids.len() as u32 + count - 1;
+        let before = gpu.counters();
+        let start = std::time::Instant::now();
+        session
+            .advance(Route::Retained, steps, &mut |_| {})
+            .unwrap();
+        let seconds = start.elapsed().as_secs_f64();
+        let instructions = gpu.counters().wave_instructions - before.wave_instructions;
+        println!(
+            "{}: {:.1} tokens/s, {:.1} M wave-instructions/s over {steps} steps",
+            if strict.is_some() { "strict" } else { "fast" },
+            f64::from(steps) / seconds,
+            instructions as f64 / seconds / 1e6
+        );
+        assert_eq!(gpu.reports().len(), 0);
     }
 }

@@ -293,3 +293,18 @@ fn groups_of_one_launch_write_the_same_words() {
         verdict("groups", fault, &gpu.reports(), GroupsShare, &names);
     });
 }
+
+/// tinygrad 14278: the input is the output, shifted by one group.
+#[test]
+fn issue_tinygrad_14278_input_and_output_overlap() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let x = gpu.buffer("x", 512);
+        // Shifted, each group reads what its neighbour writes; in place, each its own.
+        let shift = if fault { 128 } else { 0 };
+        let args = gpu.args(&[x + shift, x], &[]);
+        gpu.run(&[gpu.packet("copy", 8, args, BARRIER_BIT | SYSTEM)]);
+        let names = ["kernel copy", "x bytes", "reads what group"];
+        verdict("alias", fault, &gpu.reports(), GroupsShare, &names);
+    });
+}

@@ -150,3 +150,18 @@ fn the_first_report_stops_the_queue_if_it_is_to() {
     assert!(fault.contains("uninitialised-read: kernel copy"), "{fault}");
     assert!(gpu.rig.queue.is_poisoned());
 }
+
+/// The LLVM 19 miscompile of `v_permlanex16_b32`: no hazard, a wrong number. The lint of
+/// `cargo xtask kernels --lint` names the instruction; its test has this object's listing.
+#[test]
+fn llvm_19_permlane_miscompile_gives_a_wrong_sum() {
+    for (object, right) in [("permlane.miscompiled", false), ("permlane", true)] {
+        let bytes = fixture(&format!("tests/fixtures/{object}.gfx1100.co"));
+        let gpu = Named::with(config(Target::Gfx1100), &bytes);
+        let (out, x) = (gpu.buffer("out", 1), gpu.buffer("x", 32));
+        let args = gpu.args(&[out, x], &[]);
+        gpu.run(&[gpu.packet("wave_total", 1, args, BARRIER_BIT | SYSTEM)]);
+        let reference: u32 = (0..32).sum();
+        assert_eq!(gpu.rig.read(out, 1) == [reference], right, "{object}");
+    }
+}
