@@ -45,7 +45,8 @@ pub(crate) fn spans(va: u64, len: u64) -> impl Iterator<Item = (u64, u32, u32)> 
 pub(crate) fn set(bits: &mut Bits, from: u32, to: u32) {
     let word = (from / 64) as usize & 63;
     if (to - 1) / 64 == from / 64 {
-        bits[word] |= (u64::MAX >> (64 - (to - from) % 64) % 64) << (from % 64);
+        let unused = (64 - (to - from) % 64) % 64;
+        bits[word] |= (u64::MAX >> unused) << (from % 64);
         return;
     }
     for (word, mask) in words(from, to) {

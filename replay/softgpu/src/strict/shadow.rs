@@ -2,7 +2,7 @@
 //! written in part gets a bitmap, one that is written in full needs nothing. Who writes is left to
 //! the callers.
 
-use super::bits::{Bits, EMPTY, FULL_COUNT, PAGE, count, spans};
+use super::bits::{Bits, EMPTY, FULL_COUNT, PAGE, clear, count, spans, words};
 use super::ranges::RangeMap;
 use crate::memory::pointer;
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ impl Shadow {
             if (from, to) != (0, PAGE as u32) {
                 let slot = self.slot(page, true, host);
                 if let Some(mixed) = self.mixed.get_mut(slot as usize) {
-                    bits_clear(&mut mixed.bits, from, to);
+                    clear(&mut mixed.bits, from, to);
                     mixed.count = count(&mixed.bits);
                 }
             }
@@ -155,7 +155,7 @@ impl Shadow {
                 slot => slot,
             };
             if let Some(mixed) = self.mixed.get_mut(slot as usize) {
-                bits_clear(&mut mixed.bits, from, to);
+                clear(&mut mixed.bits, from, to);
                 mixed.count = count(&mixed.bits);
             }
         }
@@ -211,8 +211,6 @@ impl Shadow {
 
 /// A word of fresh memory.
 const FILL: u32 = u32::from_ne_bytes([crate::memory::POISON_BYTE; 4]);
-
-use super::bits::{clear as bits_clear, words};
 
 #[cfg(test)]
 mod tests {

@@ -103,7 +103,7 @@ pub(crate) struct Touch {
     map: PageMap,
     pages: Vec<PageRecord>,
     cache: Box<[(u64, u32); CACHED]>,
-    bitmaps: Vec<Box<Bits>>,
+    bitmaps: Vec<Bits>,
     used_bitmaps: usize,
     owners: Vec<Box<Owners>>,
     used_owners: usize,
@@ -250,7 +250,7 @@ impl Touch {
         self.used_bitmaps += 1;
         match self.bitmaps.get_mut(index) {
             Some(bits) => bits.fill(0),
-            None => self.bitmaps.push(Box::new(EMPTY)),
+            None => self.bitmaps.push(EMPTY),
         }
         index as u32
     }
