@@ -184,3 +184,79 @@ fn speed_of_both_modes() {
         assert_eq!(gpu.reports().len(), 0);
     }
 }
+
+/// Indices and lengths of the waits and invalidations of an indirect buffer, in order, by name.
+fn waits(words: &[u32]) -> Vec<(usize, usize, &'static str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let length = ((words[at] >> 16 & 0x3fff) + 2) as usize;
+        match words[at] >> 8 & 0xff {
+            0x46 => found.push((at, length, "EVENT_WRITE")),
+            0x58 => found.push((at, length, "ACQUIRE_MEM")),
+            _ => {}
+        }
+        at += length;
+    }
+    found
+}
+
+/// What execution says about every wait and every invalidation that the planner put into a token:
+/// without it, a launch reads or writes what it must not. The linter's own survey is in `mutate`.
+#[test]
+fn every_dropped_wait_or_invalidation_of_the_golden_token_is_reported() {
+    let targets = if long() {
+        &[Target::Gfx1100, Target::Gfx1201][..]
+    } else {
+        &[Target::Gfx1201][..]
+    };
+    for &target in targets {
+        let mut session = strict_session(&repository(AUSTEN), target, FORMS[2], 3);
+        let gpu = session.opened().soft.clone().unwrap();
+        let all = gpu.memory().allocations();
+        let ib = all.iter().find(|info| &*info.name == "ib").unwrap().clone();
+        let mut bytes = vec![0; ib.len as usize];
+        gpu.memory().read_bytes(ib.base, &mut bytes).unwrap();
+        let words: Vec<u32> = bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|word| u32::from_le_bytes(*word))
+            .collect();
+        let mut found = waits(&words);
+        // The head's invalidation repeats the vendor packet's fence; without the last wait the
+        // packet processor itself refuses the buffer.
+        assert_eq!(found.remove(0).2, "ACQUIRE_MEM");
+        assert_eq!(found.pop().unwrap().2, "EVENT_WRITE");
+        let write = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let memory = gpu.memory();
+            memory
+                .set_rights(ib.base, refrain_softgpu::memory::Rights::READ_WRITE)
+                .unwrap();
+            memory.write_bytes(ib.base, &bytes).unwrap();
+            memory.set_rights(ib.base, ib.rights).unwrap();
+        };
+        let step = if long() { 1 } else { 4 };
+        let mut missed = Vec::new();
+        for &(at, length, name) in found.iter().step_by(step) {
+            let mut mutated = words.clone();
+            // A NOP of the same length.
+            mutated[at] = 0xC000_1000 | (length as u32 - 2) << 16;
+            mutated[at + 1..at + length].fill(0);
+            write(&mutated);
+            session.start(&[41, 84, 365], 4).unwrap();
+            session.advance(Route::Retained, 2, &mut |_| {}).unwrap();
+            let reports = gpu.take_reports().reports;
+            let named = reports
+                .iter()
+                .any(|report| report.who.dword > Some(at as u32));
+            if !named {
+                missed.push((at, name));
+            }
+        }
+        assert_eq!(missed, [], "{target}: of {}", found.len());
+        write(&words);
+        tokens(&mut session, &[41, 84, 365], 4, "restored");
+    }
+}

@@ -96,12 +96,22 @@ const CACHES: [CacheRow; Caches::COUNT] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     generation: Generation,
+    present: Caches,
 }
 
 impl Rules {
     pub(crate) fn of(target: Target) -> Self {
+        let generation = target.generation();
+        let rules = Self {
+            generation,
+            present: Caches::NONE,
+        };
+        let present = rules
+            .rows()
+            .fold(Caches::NONE, |set, row| set.with(row.cache));
         Self {
-            generation: target.generation(),
+            generation,
+            present,
         }
     }
 
@@ -113,9 +123,8 @@ impl Rules {
     }
 
     /// The caches that exist.
-    pub(crate) fn present(self) -> Caches {
-        self.rows()
-            .fold(Caches::NONE, |set, row| set.with(row.cache))
+    pub(crate) const fn present(self) -> Caches {
+        self.present
     }
 
     /// What an ACQUIRE_MEM with this GCR_CNTL invalidates.
@@ -144,6 +153,7 @@ impl Rules {
     }
 
     /// The caches that a load may hit.
+    #[inline(always)]
     pub(crate) fn path(self, path: Path) -> Caches {
         let all = self.present();
         match path {
