@@ -4,7 +4,7 @@
 use refrain_kernels::Target;
 use refrain_replay::strict::{StrictConfig, declarations, write_footprints};
 use refrain_replay::{Retain, Route, Session, SessionOptions, Transport};
-use refrain_tests::{AUSTEN, Setup, TextOracle, long, oracle, repository, session};
+use refrain_tests::{AUSTEN, NanoOracle, Setup, TextOracle, long, oracle, repository, session};
 use std::path::Path;
 
 /// Eager, AQL or PM4.
@@ -95,6 +95,25 @@ fn the_golden_model_gives_no_report_on_any_route() {
             // A second text of the same session.
             let found = tokens(&mut session, &text.prompt_ids, 8, &what);
             assert_eq!(found[..], text.generated[..8], "{what}, again");
+        }
+    }
+}
+
+#[test]
+fn the_nano_models_give_no_report_on_any_route() {
+    for (model, oracle_name) in [
+        ("tests/models/nano-llama.bf16.gguf", "nano-llama.json"),
+        ("tests/models/nano-qwen3.bf16.gguf", "nano-qwen3.json"),
+    ] {
+        let expected: NanoOracle = oracle(oracle_name).unwrap();
+        for target in [Target::Gfx1151, Target::Gfx1201] {
+            for form in FORMS {
+                let mut session = strict_session(&repository(model), target, form, 5);
+                let what = format!("{model}, {target} {form:?}");
+                let count = expected.generated.len() as u32;
+                let found = tokens(&mut session, &expected.prompt, count, &what);
+                assert_eq!(found, expected.generated, "{what}");
+            }
         }
     }
 }
