@@ -2,8 +2,8 @@
 //! buffers, behind the same HIP and HSA function tables that a ROCm installation fills.
 //!
 //! [`memory`] is the guest address space, [`isa`] the instruction sets, [`exec`] runs waves,
-//! [`object`] loads code objects, [`cp`] processes packets, [`gpu`] ties them into a
-//! [`gpu::SoftGpu`], and [`api`] fills the function tables. Unknown input of any kind is an error
+//! [`object`] loads code objects, [`cp`] processes packets, [`strict`] finds hazards, [`gpu`] ties
+//! them into a [`gpu::SoftGpu`], and [`api`] fills the function tables. Unknown input of any kind is an error
 //! that names itself. What it is not: it has no notion of time, it does not reproduce a card's
 //! transcendental bits, and it is not firmware; what hardware does beyond its documentation it
 //! cannot show.

@@ -215,13 +215,9 @@ impl Active {
             };
             match first {
                 None if took_part => first = Some(i),
-                Some(f) if took_part => {
-                    if m.t.signal_uop != self.members[f].t.signal_uop {
-                        other = other.or(Some((i, m.t.signal_uop)));
-                    }
-                }
-                _ if !took_part => other = other.or(Some((i, m.w.pc))),
-                _ => {}
+                Some(f) if took_part && m.t.signal_uop == self.members[f].t.signal_uop => {}
+                Some(_) if took_part => other = other.or(Some((i, m.t.signal_uop))),
+                _ => other = other.or(Some((i, m.w.pc))),
             }
         }
         if let (Some(first), Some((wave, uop)), false) = (first, other, self.diverged) {

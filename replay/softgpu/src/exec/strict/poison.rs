@@ -43,16 +43,29 @@ pub(super) fn spread(step: &Step<'_>, known: &Known, t: &mut Track) -> Option<Re
         Format::Sopp => branch(step, t),
         Format::Smem | Format::Mubuf | Format::Global | Format::Ds => None,
         Format::Vopd => {
-            let second = inst.second?;
             let first = step.lanes(inst.row, inst.dst, inst.src, t);
-            let other = step.lanes(second.row, second.dst, second.src, t);
+            let other = inst
+                .second
+                .map(|y| (y.dst, step.lanes(y.row, y.dst, y.src, t)));
             t.set_lanes(inst.dst, first, step.w.exec());
-            t.set_lanes(second.dst, other, step.w.exec());
+            if let Some((dst, lanes)) = other {
+                t.set_lanes(dst, lanes, step.w.exec());
+            }
             None
         }
-        _ if !t.is_poisoned(&known.effects.reads) => step.defined(t),
+        _ if !writes_some_lanes(inst.row.op) && !t.is_poisoned(&known.effects.reads) => {
+            step.defined(t)
+        }
         _ => vector(step, t),
     }
+}
+
+/// Whether the lanes that are written depend on more than EXEC and DPP.
+const fn writes_some_lanes(op: Op) -> bool {
+    matches!(
+        op,
+        Op::VPermlane16B32 | Op::VPermlanex16B32 | Op::VWritelaneB32
+    )
 }
 
 impl Step<'_> {
@@ -236,9 +249,14 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
             t.set_lanes(inst.src[0], to, exec);
         }
         Op::VMbcntLoU32B32 => {
-            let (mask, base) = (mask_bits(inst.src[0], t), t.lanes(inst.src[1], 1));
-            let below = |i: u32| mask & ((1 << i) - 1) != 0;
-            let lanes = (0..32).fold(base, |all, i| all | u32::from(below(i)) << i);
+            let base = t.lanes(inst.src[1], 1);
+            let lanes = if inst.src[0] >= VGPR {
+                base | t.lanes(inst.src[0], 1)
+            } else {
+                // Lane i counts the bits below i.
+                let lowest = t.bits(inst.src[0]).trailing_zeros();
+                base | u32::MAX.checked_shl(lowest + 1).unwrap_or(0)
+            };
             t.set_lanes(inst.dst, lanes, exec);
         }
         Op::VPermlane16B32 | Op::VPermlanex16B32 => permlane(step, t),
@@ -256,15 +274,6 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
         }
     }
     None
-}
-
-/// Poisoned bits of the mask of `v_mbcnt`: a vector operand counts as wholly undefined.
-fn mask_bits(code: u16, t: &Track) -> u32 {
-    if code >= VGPR {
-        t.lanes(code, 1)
-    } else {
-        t.bits(code)
-    }
 }
 
 impl Step<'_> {

@@ -101,7 +101,7 @@ impl Track {
         for code in 0..d.user_sgpr_count.min(16) as u16 {
             clear(code);
         }
-        let mut next = (d.rsrc2 >> 1 & 31) as u16;
+        let first = (d.rsrc2 >> 1 & 31) as u16;
         let ids = match d.program.target().generation() {
             Generation::Gfx11 => (d.rsrc2 >> 7 & 7).count_ones(),
             Generation::Gfx12 => {
@@ -110,9 +110,8 @@ impl Track {
                 0
             }
         };
-        for _ in 0..ids + (d.rsrc2 >> 10 & 1) {
-            clear(next);
-            next += 1;
+        for k in 0..ids + (d.rsrc2 >> 10 & 1) {
+            clear(first + k as u16);
         }
         self.s[usize::from(NULL)] = 1;
         for (code, bits) in self.s.iter().enumerate() {

@@ -106,6 +106,10 @@ impl Machine {
         );
     }
 
+    pub(super) fn target(&self) -> Target {
+        self.target
+    }
+
     pub(super) fn exec(&mut self, mask: u32) {
         self.w.s[usize::from(EXEC)] = mask;
     }

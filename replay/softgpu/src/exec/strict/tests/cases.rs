@@ -14,6 +14,13 @@ pub(super) struct Case {
     pub(super) outputs: Vec<(u64, usize)>,
 }
 
+impl Case {
+    /// Whether a second run starts from what the first one left.
+    pub(super) fn in_place(&self) -> bool {
+        matches!(self.kernel, "qk_norm" | "rope" | "advance")
+    }
+}
+
 struct Cases<'a> {
     gpu: &'a Gpu,
     random: Random,

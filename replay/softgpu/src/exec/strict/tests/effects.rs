@@ -1,15 +1,16 @@
 //! What `effects` says an instruction reads and writes, against what executing it does: nothing
 //! else changes, and nothing else matters. Every row of both tables that touches registers only.
 
+use super::noise::{Noise, instance, rounds};
 use crate::exec::level::Speed;
 use crate::exec::strict::effects::{Effects, effects};
 use crate::exec::strict::regs::code;
 use crate::exec::tests::Machine;
 use crate::exec::uop::Flow;
 use crate::exec::wave::{SCC_SLOT, Wave};
-use crate::isa::operand::{EXEC, NULL, SCC, VGPR};
+use crate::isa::operand::{EXEC, SCC, VGPR};
 use crate::isa::shape::Ty;
-use crate::isa::{Format, Generation, Inst, Row, Target, table};
+use crate::isa::{Format, Generation, Inst, Target, table};
 
 /// A register's contents, all lanes of a vector register.
 fn contents(w: &Wave, number: u16) -> [u32; 32] {
@@ -20,76 +21,8 @@ fn contents(w: &Wave, number: u16) -> [u32; 32] {
     }
 }
 
-struct Noise(u64);
-
-impl Noise {
-    fn word(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        // Small and equal values decide comparisons, shifts and selections.
-        match self.0 >> 60 {
-            0..3 => (self.0 >> 8) as u32 & 3,
-            3..5 => 0x3f80_0000 | (self.0 >> 9) as u32 & 0x80ff_ffff,
-            _ => (self.0 >> 11) as u32,
-        }
-    }
-
-    /// Gives a register new contents; EXEC and NULL stay.
-    fn replace(&mut self, w: &mut Wave, number: u16) {
-        match code(number) {
-            SCC => w.s[usize::from(SCC_SLOT)] = self.word() & 1,
-            c if c >= VGPR => {
-                for lane in &mut w.v[usize::from(c - VGPR)] {
-                    *lane = self.word();
-                }
-            }
-            EXEC | NULL => {}
-            c => w.s[usize::from(c)] = self.word(),
-        }
-    }
-}
-
-/// An instruction of this row on registers that do not overlap, where its format can name such.
-fn instance(m: &Machine, row: &'static Row) -> Inst {
-    let vector = matches!(
-        row.format,
-        Format::Vop1
-            | Format::Vop2
-            | Format::Vopc
-            | Format::Vop3
-            | Format::Vop3sd
-            | Format::Vop3p
-            | Format::Vopd
-            | Format::Ds
-    );
-    let mut inst = m.inst(row.mnemonic, 0, &[0; 3]);
-    inst.row = row;
-    inst.format = row.format;
-    let place = |ty: Ty, k: u16| match ty {
-        Ty::None | Ty::Imm16 => 0,
-        Ty::Mask | Ty::Sgpr => 20 + 8 * k,
-        _ if vector => VGPR + 20 + 8 * k,
-        _ => 20 + 8 * k,
-    };
-    inst.src = std::array::from_fn(|k| place(row.shape.src[k], k as u16));
-    inst.dst = match row.shape.dst {
-        Ty::None => NULL,
-        ty => place(ty, 4),
-    };
-    inst.sdst = 60;
-    inst.imm = 12;
-    inst
-}
-
-fn random(m: &mut Machine, noise: &mut Noise) {
-    for number in 0..384 {
-        noise.replace(&mut m.w, number);
-    }
-}
-
 fn check(m: &mut Machine, inst: &Inst, e: &Effects, noise: &mut Noise) -> Result<bool, String> {
-    random(m, noise);
+    noise.fill(&mut m.w, 0..384);
     let before = m.w.clone();
     if m.step(inst) != Flow::NEXT {
         return Ok(false);
@@ -145,7 +78,7 @@ fn declared_effects_are_the_real_ones() {
             let e = effects(target.generation(), &inst);
             let mut noise = Noise(0x1234_5678_9abc ^ u64::from(row.opcode) << 20);
             let mut ran = false;
-            for _ in 0..24 {
+            for _ in 0..rounds() {
                 match check(&mut m, &inst, &e, &mut noise) {
                     Ok(done) => ran |= done,
                     Err(why) => {
@@ -158,7 +91,7 @@ fn declared_effects_are_the_real_ones() {
             checked += usize::from(ran);
         }
         assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
-        assert!(checked > 550, "{target}: {checked}");
+        assert!(checked > 530, "{target}: {checked}");
     }
 }
 

@@ -5,7 +5,6 @@ use crate::strict::hook::{Access, AtomicKind, Path, Watch, WaveFinding, WaveInva
 use std::collections::HashMap;
 
 /// Bits of one 4-KiB page: cells read, cells written.
-
 pub(super) struct Page {
     read: [u64; 16],
     written: [u64; 16],
@@ -15,7 +14,7 @@ pub(super) struct Page {
 #[derive(Default)]
 pub(super) struct Keeper {
     last: Option<(u64, usize)>,
-    list: Vec<Box<Page>>,
+    list: Vec<Page>,
     numbers: HashMap<u64, usize>,
     /// Ranges that are uninitialised until stored to.
     pub(super) undefined: Vec<(u64, u64)>,
@@ -36,10 +35,10 @@ impl Keeper {
             _ => {
                 let list = &mut self.list;
                 let at = *self.numbers.entry(number).or_insert_with(|| {
-                    list.push(Box::new(Page {
+                    list.push(Page {
                         read: [0; 16],
                         written: [0; 16],
-                    }));
+                    });
                     list.len() - 1
                 });
                 self.last = Some((number, at));

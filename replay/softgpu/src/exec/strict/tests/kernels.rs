@@ -3,8 +3,44 @@
 use super::cases::all;
 use super::keeper::Keeper;
 use super::support::Gpu;
+use crate::exec::RunConfig;
 use crate::exec::strict::run_strict;
 use crate::isa::Target;
+
+/// Another interleaving and other poison never make a finding, nor another result.
+#[test]
+fn every_seed_gives_the_same_bytes_and_no_finding() {
+    let seeds = if std::env::var_os("REFRAIN_LONG").is_some() {
+        500
+    } else {
+        2
+    };
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let gpu = Gpu::shipped(target);
+        let cases = all(&gpu);
+        for case in cases.iter().filter(|c| !c.in_place()) {
+            let mut first = None;
+            for seed in 1..=seeds {
+                let mut keeper = Keeper::default();
+                let config = RunConfig { seed, ..gpu.config };
+                let batch = std::slice::from_ref(&case.dispatch);
+                run_strict(&gpu.memory, batch, &config, &mut keeper).unwrap();
+                assert!(
+                    keeper.found.is_empty(),
+                    "{target} {}, seed {seed}",
+                    case.name
+                );
+                let got: Vec<Vec<u32>> = case
+                    .outputs
+                    .iter()
+                    .map(|(va, n)| gpu.read_u32s(*va, *n))
+                    .collect();
+                let want = first.get_or_insert_with(|| got.clone());
+                assert!(*want == got, "{target} {}, seed {seed}", case.name);
+            }
+        }
+    }
+}
 
 #[test]
 fn shipped_kernels_are_silent_and_agree_with_the_fast_path() {

@@ -5,7 +5,12 @@ mod support;
 
 mod cases;
 mod effects;
+mod findings;
 mod keeper;
 mod kernels;
+mod listing;
+mod noise;
+mod order;
 mod speed;
+mod spread;
 mod waits;
