@@ -10,3 +10,4 @@ mod issues;
 mod mutate;
 mod oracle;
 mod parity;
+mod strict;

@@ -10,6 +10,7 @@ use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_replay::strict::StrictConfig;
 use refrain_replay::{DeviceSpec, OpenedDevice, Route, Session, SessionOptions, SoftOptions};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -80,6 +81,8 @@ pub struct Setup {
     pub context: Option<u32>,
     /// Seed of the software GPU.
     pub seed: u64,
+    /// Strict mode of the software GPU.
+    pub strict: Option<StrictConfig>,
 }
 
 impl Setup {
@@ -91,6 +94,7 @@ impl Setup {
             kv: Dtype::F32,
             context: None,
             seed: 0,
+            strict: None,
         }
     }
 }
@@ -119,6 +123,7 @@ pub fn session(model: &Path, setup: Setup) -> anyhow::Result<Session> {
     let soft = SoftOptions {
         seed: setup.seed,
         threads: None,
+        strict: setup.strict,
     };
     let opened = OpenedDevice::open(DeviceSpec::Soft(setup.target), soft)?;
     let source = FileSource::open(model)?;

@@ -5,6 +5,7 @@ use super::fault::{Cause, PacketError, QueueFault, code};
 use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch};
 use crate::gpu::{Shared, count};
 use crate::object::Kernel;
+use crate::strict::Pending;
 use std::sync::Arc;
 
 /// Launches after which a batch runs even if nothing waits for it; bounds memory, not meaning.
@@ -45,6 +46,8 @@ pub(crate) fn over_budget(shared: &Shared, groups: [u32; 3]) -> Option<u64> {
 pub(crate) struct Batch {
     dispatches: Vec<Dispatch>,
     origins: Vec<Origin>,
+    /// What strict mode knows about each launch; empty in the fast mode.
+    watched: Vec<Pending>,
 }
 
 impl Batch {
@@ -52,7 +55,14 @@ impl Batch {
         self.dispatches.len() >= MAX_LAUNCHES
     }
 
-    pub(crate) fn push(&mut self, kernel: &Kernel, shape: Shape, origin: Origin) {
+    pub(crate) fn push(
+        &mut self,
+        kernel: &Kernel,
+        shape: Shape,
+        origin: Origin,
+        watched: Option<Pending>,
+    ) {
+        self.watched.extend(watched);
         let Shape {
             groups,
             group_size,
@@ -89,7 +99,11 @@ impl Batch {
             threads: shared.config.threads,
             wave_budget: shared.config.wave_budget,
         };
-        let result = run_batch(&shared.memory, &self.dispatches, &config);
+        let watched = std::mem::take(&mut self.watched);
+        let result = match &shared.strict {
+            Some(strict) => strict.run(&shared.memory, &self.dispatches, watched, &config),
+            None => run_batch(&shared.memory, &self.dispatches, &config),
+        };
         let outcome = match result {
             Ok(stats) => {
                 count(&shared.tally.batches, 1);
@@ -97,7 +111,8 @@ impl Batch {
                 count(&shared.tally.wave_instructions, stats.instructions);
                 count(&shared.tally.waves, stats.waves);
                 count(&shared.tally.groups, stats.groups);
-                self.complete_all(shared, queue)
+                self.stop_at_report(shared, queue)
+                    .and_then(|()| self.complete_all(shared, queue))
             }
             Err(error) => Err(self.exec_fault(queue, error)),
         };
@@ -121,6 +136,21 @@ impl Batch {
             })?;
         }
         Ok(())
+    }
+
+    /// A report that is to stop the queue does so before anybody is told of the launch's end.
+    fn stop_at_report(&self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
+        let report = shared.strict.as_ref().and_then(|strict| strict.stops());
+        let Some(report) = report else { return Ok(()) };
+        let origin = self.origins.first();
+        Err(Box::new(QueueFault {
+            queue,
+            packet: origin.map_or(0, |origin| origin.packet),
+            packet_type: origin.map_or("", |origin| origin.packet_type),
+            kernel: Some(Arc::clone(&report.who.kernel)),
+            code: code::EXCEPTION,
+            cause: Cause::Strict(Box::new(report)),
+        }))
     }
 
     fn exec_fault(&self, queue: u64, error: ExecError) -> Box<QueueFault> {

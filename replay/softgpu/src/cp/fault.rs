@@ -5,6 +5,7 @@ use crate::exec::ExecError;
 use crate::gpu::queue_error_name;
 use crate::memory::MemoryFault;
 use crate::object::KernelRefusal;
+use crate::strict::Report;
 use refrain_packet::decode::DecodeError;
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +82,9 @@ pub enum Cause {
     /// A wave could not go on.
     #[error(transparent)]
     Exec(ExecError),
+    /// Strict mode found something and is to stop at it.
+    #[error("{0}")]
+    Strict(Box<Report>),
     /// The packet processor's own access to guest memory was refused.
     #[error("{what}: {fault}")]
     Memory {

@@ -9,6 +9,7 @@ use super::registers::Registers;
 use crate::gpu::{Shared, count};
 use crate::memory::Access;
 use crate::object::Kernel;
+use crate::strict::Facts;
 use refrain_packet::decode::{Located, packets};
 use refrain_packet::packet::{AcquireMem, Packet};
 use refrain_packet::tables::gcr::{self, GCR_FIELDS};
@@ -137,18 +138,23 @@ impl Run<'_> {
                 vmid_shift, index, ..
             } => Err(Pm4Reason::ShTarget { vmid_shift, index }),
             Packet::DispatchDirect { dim, initiator } => {
-                return self.dispatch(dim, initiator, &wrong);
+                return self.dispatch(dim, initiator, dword, &wrong);
             }
             Packet::EventWrite { control } if located.packet.is_wait() => {
                 debug_assert_eq!(control & 0x3f, 7, "CS_PARTIAL_FLUSH is event 7");
                 self.batch.run(self.shared, self.owner.queue)?;
+                if let Some(strict) = &self.shared.strict {
+                    strict.wait(self.owner.queue);
+                }
                 Ok(Step::Waited)
             }
             Packet::EventWrite { control } => Err(bad_event(control)),
             Packet::AcquireMem(acquire) => check_acquire(&acquire, self.registers).map(|()| {
-                // Which lines it drops matters once caches are modelled; until then memory is
-                // coherent.
+                // Memory is coherent; which lines it drops matters to strict mode.
                 count(&self.shared.tally.acquires, 1);
+                if let Some(strict) = &self.shared.strict {
+                    strict.acquire_mem(self.owner.queue, acquire.gcr);
+                }
                 Step::Nothing
             }),
             _ => Err(Pm4Reason::NotExecuted),
@@ -160,6 +166,7 @@ impl Run<'_> {
         &mut self,
         dims: [u32; 3],
         word: u32,
+        dword: u32,
         wrong: &dyn Fn(Pm4Reason) -> Pm4Error,
     ) -> Result<Step, Box<QueueFault>> {
         let kernel = self
@@ -175,7 +182,18 @@ impl Run<'_> {
         };
         self.record
             .dispatch(self.shared, &kernel, &shape, kernarg_va);
-        self.batch.push(&kernel, shape, origin);
+        let watched = self.shared.strict.as_ref().map(|strict| {
+            let facts = Facts {
+                queue: self.owner.queue,
+                packet: self.owner.packet,
+                dword: Some(dword),
+                rsrc3: shape.rsrc[2],
+                release: false,
+                signal: 0,
+            };
+            strict.launch(&kernel, facts)
+        });
+        self.batch.push(&kernel, shape, origin, watched);
         if self.batch.is_full() {
             self.batch.run(self.shared, self.owner.queue)?;
         }

@@ -11,6 +11,7 @@ use super::registers::Registers;
 use crate::gpu::{INVALID_SLOT, QueueState, Shared, count};
 use crate::memory::MemoryFault;
 use crate::object::gfx;
+use crate::strict::Facts;
 use refrain_packet::Gfx;
 use refrain_packet::tables::objects::queue as at;
 use std::sync::atomic::Ordering;
@@ -118,7 +119,7 @@ impl QueueProcessor {
             let context = Context { word, ..context };
             shared
                 .memory
-                .read_bytes(slot, &mut bytes)
+                .peek(slot, &mut bytes)
                 .map_err(context.memory("reading a packet"))?;
             let taken = self.take(&context, &bytes);
             if taken.is_err() && !self.record.is_open() {
@@ -183,8 +184,14 @@ impl QueueProcessor {
         } = *context;
         let packet = Packet(bytes);
         let Header { kind, barrier } = aql::header(word).map_err(|error| context.packet(error))?;
+        if let Some(strict) = &shared.strict {
+            strict.model().take(queue.id, context.id);
+        }
         if barrier {
             self.batch.run(shared, queue.id)?;
+            if let Some(strict) = &shared.strict {
+                strict.wait(queue.id);
+            }
         }
         let all = match kind {
             PacketType::BarrierAnd => true,
@@ -235,13 +242,27 @@ impl QueueProcessor {
             packet_type: aql::type_name(context.word),
             signal,
         };
+        let strict = context.shared.strict.as_ref();
+        let watched = strict.map(|strict| {
+            strict.acquire(context.queue.id, aql::acquire(context.word));
+            let facts = Facts {
+                queue: context.queue.id,
+                packet: context.id,
+                dword: None,
+                rsrc3: launch.shape.rsrc[2],
+                release: aql::releases(context.word),
+                signal,
+            };
+            strict.launch(&launch.kernel, facts)
+        });
         self.record.dispatch(
             context.shared,
             &launch.kernel,
             &launch.shape,
             launch.kernarg_va,
         );
-        self.batch.push(&launch.kernel, launch.shape, origin);
+        self.batch
+            .push(&launch.kernel, launch.shape, origin, watched);
         self.retire(context)?;
         Ok(Taken::Done)
     }
@@ -263,6 +284,11 @@ impl QueueProcessor {
         }
         self.accept(context, packet);
         let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
+        if let Some(strict) = &shared.strict {
+            strict.passed(context.queue.id, aql::dependencies(packet));
+            strict.acquire(context.queue.id, aql::acquire(context.word));
+            strict.complete(context.queue.id, aql::releases(context.word), signal);
+        }
         self.retire(context)?;
         self.record.finish(shared);
         if signal != 0 {
@@ -285,6 +311,9 @@ impl QueueProcessor {
         self.accept(context, packet);
         let buffer = aql::indirect_buffer(packet, shared).map_err(|error| context.packet(error))?;
         let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
+        if let Some(strict) = &shared.strict {
+            strict.acquire(queue.id, aql::acquire(word));
+        }
         let mut words = std::mem::take(&mut self.ib);
         read_words(context, buffer, &mut words)?;
         self.retire(context)?;
@@ -314,6 +343,9 @@ impl QueueProcessor {
         .run(&words);
         self.ib = words;
         ran?;
+        if let Some(strict) = &shared.strict {
+            strict.complete(queue.id, aql::releases(word), signal);
+        }
         self.record.finish(shared);
         if signal != 0 {
             complete(shared, signal).map_err(|error| context.packet(error))?;
@@ -334,7 +366,7 @@ fn read_words(
     for (index, part) in words.chunks_mut(chunk.len() / 4).enumerate() {
         let bytes = chunk.get_mut(..4 * part.len()).unwrap_or_default();
         let va = buffer.va + 4096 * index as u64;
-        let read = context.shared.memory.read_bytes(va, bytes);
+        let read = context.shared.memory.peek(va, bytes);
         read.map_err(context.memory("reading the indirect buffer"))?;
         for (word, bytes) in part.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = bytes

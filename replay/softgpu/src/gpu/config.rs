@@ -3,6 +3,7 @@
 use crate::isa::Target;
 use crate::memory::{AllocError, MemoryFault};
 use crate::object::{KernelRefusal, ObjectError};
+use crate::strict::StrictConfig;
 
 /// How a software GPU is built and how it runs.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct SoftConfig {
     pub keep_packet_log: bool,
     /// Most bytes that the packet log holds; the oldest packets are dropped (and counted) past it.
     pub packet_log_bytes: usize,
+    /// Strict mode: hazards are looked for, on one thread. `None` for the fast mode.
+    pub strict: Option<StrictConfig>,
 }
 
 impl SoftConfig {
@@ -35,6 +38,7 @@ impl SoftConfig {
             group_budget: 1 << 24,
             keep_packet_log: false,
             packet_log_bytes: 64 << 20,
+            strict: None,
         }
     }
 }

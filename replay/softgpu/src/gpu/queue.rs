@@ -77,14 +77,14 @@ impl QueueState {
             at::BYTES as u64,
             64,
             Rights::SHARED,
-            Kind::Host,
+            Kind::Ring,
         )?;
         let doorbell_va = memory.alloc(
             &format!("queue {id} doorbell"),
             8,
             8,
             Rights::SHARED,
-            Kind::Host,
+            Kind::Ring,
         )?;
         let fault = |fault| SoftError::Memory {
             what: "initialising a queue",
@@ -251,6 +251,9 @@ impl SoftQueue {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
+        if let Some(strict) = &self.shared.strict {
+            strict.model().queue_gone(self.state.id);
+        }
         for signal in [self.state.doorbell, self.state.inactive] {
             let _ = self.shared.signals.destroy(signal);
         }

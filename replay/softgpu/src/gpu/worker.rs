@@ -83,6 +83,9 @@ fn serve(shared: &Shared, queue: &QueueState) -> Served {
 /// Stops the queue, keeps the text and stores the error bits where HSA looks for them.
 fn poison(shared: &Shared, queue: &QueueState, fault: &QueueFault) {
     shared.record_fault(fault.to_string());
+    if let Some(strict) = &shared.strict {
+        strict.model().fault(fault);
+    }
     queue.poisoned.store(true, Ordering::Release);
     // The inactive signal lives as long as the queue, whose lock is held.
     let _ = shared.signals.store(queue.inactive, i64::from(fault.code));

@@ -49,7 +49,7 @@ const POOLS: [Pool; 4] = [
         owner: Role::Cpu,
         flags: c::HSA_POOL_FLAG_COARSE_GRAINED,
         name: "coarse-grained",
-        kind: Kind::Host,
+        kind: Kind::HostCoarse,
         fresh: Rights::HOST,
         granted: Rights::SHARED,
     },
@@ -147,7 +147,8 @@ pub(crate) unsafe extern "C" fn memory_pool_allocate(
                 return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "0 bytes");
             }
             let executable = flags & c::HSA_POOL_ALLOCATE_EXECUTABLE != 0;
-            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0 || executable && row.kind != Kind::Host
+            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0
+                || executable && !matches!(row.kind, Kind::Host | Kind::HostCoarse)
             {
                 let what = format!("flags {flags:#x} of the {} pool are not modelled", row.name);
                 return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);
