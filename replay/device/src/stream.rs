@@ -1,7 +1,8 @@
 //! The default stream of a device: launches, copies and memsets in order. Which work to put on it
 //! is left to the executor.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -16,7 +17,15 @@ pub struct Stream {
     hip: Arc<Hip>,
     handle: HipStream,
     device_key: u64,
+    /// The first wait that ended at its deadline. Every later call answers with it: HIP itself would
+    /// block behind the work that does not end.
+    hung: OnceLock<DeviceError>,
 }
+
+/// How long a wait polls before it sleeps between polls.
+const POLLING: Duration = Duration::from_micros(200);
+/// Sleep between polls: what the wait may add to a launch of milliseconds.
+const NAP: Duration = Duration::from_micros(20);
 
 // SAFETY: the handle is opaque, and HIP's stream calls may be made from any thread.
 unsafe impl Send for Stream {}
@@ -38,10 +47,16 @@ impl Stream {
             hip: Arc::clone(hip),
             handle,
             device_key,
+            hung: OnceLock::new(),
         })
     }
 
+    fn usable(&self) -> Result<(), DeviceError> {
+        self.hung.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
     fn own(&self, device: &Device, what: &str) -> Result<(), DeviceError> {
+        self.usable()?;
         if device.key == self.device_key {
             return Ok(());
         }
@@ -95,6 +110,7 @@ impl Stream {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.synchronize()?;
         let direction = CopyDirection::HostToDevice;
         let src = bytes.as_ptr().cast();
         // SAFETY: `range` found the bytes in this live buffer, `bytes` outlives the call, which
@@ -120,6 +136,7 @@ impl Stream {
         if out.is_empty() {
             return Ok(());
         }
+        self.synchronize()?;
         let direction = CopyDirection::DeviceToHost;
         let dst = out.as_mut_ptr().cast();
         // SAFETY: as in `copy_to_device`, with `out` borrowed exclusively until the copy ended.
@@ -150,6 +167,7 @@ impl Stream {
         if len == 0 {
             return Ok(());
         }
+        self.synchronize()?;
         // SAFETY: `range` found the bytes in this live buffer (so `len` fits a usize), and the
         // stream is live as long as `self`.
         unsafe {
@@ -158,12 +176,35 @@ impl Stream {
         }
     }
 
-    /// Waits until all work of the stream has ended.
+    /// Waits until all work of the stream has ended, up to the device's deadline. HIP's own wait has
+    /// none, so the stream is asked again and again.
     ///
     /// # Errors
-    /// The first error of that work.
+    /// The first error of that work, or [`DeviceError::DeadlineExceeded`], with which every later
+    /// call on this stream answers too.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
-        // SAFETY: the stream is live as long as `self`.
-        unsafe { self.hip.stream_synchronize(self.handle) }
+        self.usable()?;
+        let (start, deadline) = (Instant::now(), self.hip.deadline());
+        loop {
+            // SAFETY: the stream is live as long as `self`.
+            if unsafe { self.hip.stream_idle(self.handle) }? {
+                return Ok(());
+            }
+            let waited = start.elapsed();
+            if waited >= deadline {
+                let error = DeviceError::DeadlineExceeded {
+                    what: "the end of the stream's work",
+                    waited,
+                    last: 0,
+                    reason: self.hip.fault(),
+                };
+                return Err(self.hung.get_or_init(|| error).clone());
+            }
+            if waited < POLLING {
+                core::hint::spin_loop();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
     }
 }

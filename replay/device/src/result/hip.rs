@@ -2,13 +2,15 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::error::{Api, DeviceError};
 use crate::observe::{CopyDirection, HipCall, Observers};
 use crate::status;
 use crate::sys::HipTable;
 use crate::sys::hip::{
-    HIP_DEVICE_PROP_R0600_ARCH_OFFSET, HIP_DEVICE_PROP_R0600_BYTES,
+    HIP_DEVICE_PROP_R0600_ARCH_OFFSET, HIP_DEVICE_PROP_R0600_BYTES, HIP_ERROR_NOT_READY,
     HIP_LAUNCH_PARAM_BUFFER_POINTER, HIP_LAUNCH_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_END,
     HIP_STREAM_NON_BLOCKING, HIP_SUCCESS, HipDeviceAttribute, HipDevicePropR0600, HipFunction,
     HipModule, HipStatus, HipStream,
@@ -21,7 +23,12 @@ pub(crate) struct Hip {
     table: HipTable,
     ordinal: c_int,
     pub(crate) observers: Observers,
+    /// Longest wait for a stream, nanoseconds.
+    deadline_ns: AtomicU64,
 }
+
+/// Longest wait for a stream unless set: far above any launch of a decode step.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Hip {
     pub(crate) fn new(table: HipTable, ordinal: c_int) -> Self {
@@ -29,6 +36,7 @@ impl Hip {
             table,
             ordinal,
             observers: Observers::default(),
+            deadline_ns: AtomicU64::new(DEADLINE.as_nanos() as u64),
         }
     }
 
@@ -229,14 +237,27 @@ impl Hip {
         })
     }
 
+    /// Whether all work of the stream has ended.
+    ///
     /// # Safety
     /// `stream` is a live stream of this device.
-    pub(crate) unsafe fn stream_synchronize(&self, stream: HipStream) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn stream_idle(&self, stream: HipStream) -> Result<bool, DeviceError> {
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
-        self.check("hipStreamSynchronize", unsafe {
-            (self.table.hipStreamSynchronize)(stream)
-        })
+        match unsafe { (self.table.hipStreamQuery)(stream) } {
+            HIP_ERROR_NOT_READY => Ok(false),
+            status => self.check("hipStreamQuery", status).map(|()| true),
+        }
+    }
+
+    /// Longest wait for a stream.
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_nanos(self.deadline_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Duration) {
+        let ns = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self.deadline_ns.store(ns, Ordering::Relaxed);
     }
 
     pub(crate) fn device_synchronize(&self) -> Result<(), DeviceError> {

@@ -2,6 +2,7 @@
 //! `exec::run_batch`. Keeps what must happen afterwards (completion signals).
 
 use super::fault::{Cause, PacketError, QueueFault, code};
+use super::inject;
 use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch};
 use crate::gpu::{Shared, count};
 use crate::object::Kernel;
@@ -104,7 +105,7 @@ impl Batch {
 
     fn complete_all(&self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
         for origin in self.origins.iter().filter(|origin| origin.signal != 0) {
-            complete(shared, origin.signal).map_err(|error| {
+            complete(shared, queue, origin.packet, origin.signal).map_err(|error| {
                 let (packet, packet_type, code) = (origin.packet, origin.packet_type, error.code());
                 Box::new(QueueFault {
                     queue,
@@ -136,8 +137,16 @@ impl Batch {
     }
 }
 
-/// Decrements a completion signal by one.
-pub(crate) fn complete(shared: &Shared, handle: u64) -> Result<(), PacketError> {
+/// Decrements the completion signal of a packet by one.
+pub(crate) fn complete(
+    shared: &Shared,
+    queue: u64,
+    packet: u64,
+    handle: u64,
+) -> Result<(), PacketError> {
+    if !inject::completes(shared, queue, packet, handle) {
+        return Ok(());
+    }
     let before = shared.signals.add(handle, -1);
     let value = before.map_err(|_| PacketError::Signal {
         field: "completion_signal",

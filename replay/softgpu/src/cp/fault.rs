@@ -41,6 +41,20 @@ pub struct QueueFault {
     pub cause: Cause,
 }
 
+impl QueueFault {
+    /// A fault of the whole device, which no packet of this queue caused.
+    pub(crate) fn of_device(queue: u64, cause: Cause) -> Self {
+        Self {
+            queue,
+            packet: 0,
+            packet_type: "none",
+            kernel: None,
+            code: code::EXCEPTION,
+            cause,
+        }
+    }
+}
+
 impl fmt::Display for QueueFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -81,6 +95,18 @@ pub enum Cause {
     /// A wave could not go on.
     #[error(transparent)]
     Exec(ExecError),
+    /// The device is gone; nothing runs on it any more.
+    #[error("{what}")]
+    Lost {
+        /// How it was lost.
+        what: String,
+    },
+    /// A fault script had the packet refused.
+    #[error("{what}")]
+    Injected {
+        /// What the script did.
+        what: String,
+    },
     /// The packet processor's own access to guest memory was refused.
     #[error("{what}: {fault}")]
     Memory {

@@ -5,6 +5,7 @@
 mod aql;
 mod batch;
 mod fault;
+mod inject;
 mod pm4;
 mod processor;
 mod record;

@@ -4,6 +4,7 @@
 
 use super::batch::{Batch, Origin, Shape, over_budget};
 use super::fault::{Cause, Pm4Error, Pm4Reason, QueueFault};
+use super::inject::{self, Place, Start};
 use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{Shared, count};
@@ -53,11 +54,21 @@ enum Step {
     Nothing,
     Launched(Arc<Kernel>),
     Waited,
+    Hung,
+}
+
+/// How an indirect buffer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All of it ran.
+    Whole,
+    /// One of its launches never ends.
+    Hung,
 }
 
 impl Run<'_> {
     /// Runs all packets. At the end no wave of this buffer is in flight.
-    pub(crate) fn run(&mut self, words: &[u32]) -> Result<(), Box<QueueFault>> {
+    pub(crate) fn run(&mut self, words: &[u32]) -> Result<Ended, Box<QueueFault>> {
         self.registers.begin();
         let mut in_flight: Option<InFlight> = None;
         for item in packets(words) {
@@ -71,6 +82,10 @@ impl Run<'_> {
                     })
                 }
                 Step::Waited => in_flight = None,
+                Step::Hung => {
+                    self.batch.run(self.shared, self.owner.queue)?;
+                    return Ok(Ended::Hung);
+                }
             }
         }
         if let Some(InFlight { dword, kernel }) = in_flight {
@@ -87,7 +102,7 @@ impl Run<'_> {
             return Err(self.fault(error, Some(&kernel)));
         }
         count(&self.shared.tally.indirect_buffers, 1);
-        Ok(())
+        Ok(Ended::Whole)
     }
 
     fn fault(&self, error: Pm4Error, kernel: Option<&Kernel>) -> Box<QueueFault> {
@@ -173,8 +188,18 @@ impl Run<'_> {
             packet_type: self.owner.packet_type,
             signal: 0,
         };
+        let place = Place {
+            queue: self.owner.queue,
+            packet: self.owner.packet,
+            packet_type: self.owner.packet_type,
+            kernel: Some(&kernel.name),
+        };
+        let start = inject::launch(self.shared, place, kernarg_va, kernel.kernarg_size())?;
         self.record
             .dispatch(self.shared, &kernel, &shape, kernarg_va);
+        if start == Start::Hang {
+            return Ok(Step::Hung);
+        }
         self.batch.push(&kernel, shape, origin);
         if self.batch.is_full() {
             self.batch.run(self.shared, self.owner.queue)?;

@@ -5,7 +5,8 @@
 use super::aql::{self, Header, Packet, PacketType};
 use super::batch::{Batch, Origin, complete};
 use super::fault::{Cause, PacketError, QueueFault, RingError, code};
-use super::pm4::{Owner, Run};
+use super::inject::{self, Place, Start};
+use super::pm4::{Ended, Owner, Run};
 use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{INVALID_SLOT, QueueState, Shared, count};
@@ -13,6 +14,7 @@ use crate::memory::MemoryFault;
 use crate::object::gfx;
 use refrain_packet::Gfx;
 use refrain_packet::tables::objects::queue as at;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Result of serving a queue once.
@@ -31,6 +33,8 @@ enum Taken {
     Done,
     /// Its dependencies are not met; look again later.
     Blocked,
+    /// A launch of it never ends.
+    Hung,
 }
 
 /// The processor's state for one queue. Buffers keep their capacity between packets.
@@ -38,6 +42,10 @@ enum Taken {
 pub(crate) struct QueueProcessor {
     /// Id of the next packet to take.
     next: u64,
+    /// The id after the last packet that a fault script was asked about.
+    announced: u64,
+    /// A launch never ends, so no further packet is taken.
+    hung: bool,
     registers: Option<Registers>,
     batch: Batch,
     record: Record,
@@ -66,6 +74,15 @@ impl Context<'_> {
         })
     }
 
+    fn place<'a>(&self, kernel: Option<&'a Arc<str>>) -> Place<'a> {
+        Place {
+            queue: self.queue.id,
+            packet: self.id,
+            packet_type: aql::type_name(self.word),
+            kernel,
+        }
+    }
+
     fn packet(&self, error: PacketError) -> Box<QueueFault> {
         let code = error.code();
         self.fault(error.into(), code)
@@ -84,6 +101,9 @@ impl QueueProcessor {
         shared: &Shared,
         queue: &QueueState,
     ) -> Result<Served, Box<QueueFault>> {
+        if self.hung {
+            return Ok(Served::Idle);
+        }
         let before = self.next;
         let taken = self.take_all(shared, queue);
         // Launches before a faulty packet have started and finish; if one of them faults, it was
@@ -109,9 +129,12 @@ impl QueueProcessor {
                 word: 0,
             };
             let slot = queue.slot(self.next);
-            // The header is published last, with release; this load pairs with it.
-            let header = shared.memory.load_u32(slot, Ordering::Acquire);
-            let word = header.map_err(context.memory("reading a packet header"))? as u16;
+            let mut word = header(&context)?;
+            if word & 0xff != INVALID_SLOT as u16 && self.announced <= self.next {
+                self.announced = self.next + 1;
+                inject::packet(shared, Context { word, ..context }.place(None), slot)?;
+                word = header(&context)?;
+            }
             if word & 0xff == INVALID_SLOT as u16 {
                 break;
             }
@@ -128,6 +151,11 @@ impl QueueProcessor {
             match taken? {
                 Taken::Done => {}
                 Taken::Blocked => return Ok(true),
+                Taken::Hung => {
+                    self.hung = true;
+                    queue.stick();
+                    return Ok(false);
+                }
             }
             if self.batch.is_full() {
                 self.batch.run(shared, queue.id)?;
@@ -235,12 +263,20 @@ impl QueueProcessor {
             packet_type: aql::type_name(context.word),
             signal,
         };
+        let place = context.place(Some(&launch.kernel.name));
+        let bytes = launch.kernel.kernarg_size();
+        let start = inject::launch(context.shared, place, launch.kernarg_va, bytes)?;
         self.record.dispatch(
             context.shared,
             &launch.kernel,
             &launch.shape,
             launch.kernarg_va,
         );
+        if start == Start::Hang {
+            self.batch.run(context.shared, context.queue.id)?;
+            self.retire(context)?;
+            return Ok(Taken::Hung);
+        }
         self.batch.push(&launch.kernel, launch.shape, origin);
         self.retire(context)?;
         Ok(Taken::Done)
@@ -266,7 +302,8 @@ impl QueueProcessor {
         self.retire(context)?;
         self.record.finish(shared);
         if signal != 0 {
-            complete(shared, signal).map_err(|error| context.packet(error))?;
+            complete(shared, context.queue.id, context.id, signal)
+                .map_err(|error| context.packet(error))?;
         }
         Ok(Taken::Done)
     }
@@ -285,6 +322,7 @@ impl QueueProcessor {
         self.accept(context, packet);
         let buffer = aql::indirect_buffer(packet, shared).map_err(|error| context.packet(error))?;
         let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
+        inject::indirect_buffer(shared, context.place(None), buffer.va, buffer.dwords);
         let mut words = std::mem::take(&mut self.ib);
         read_words(context, buffer, &mut words)?;
         self.retire(context)?;
@@ -313,13 +351,25 @@ impl QueueProcessor {
         }
         .run(&words);
         self.ib = words;
-        ran?;
+        if ran? == Ended::Hung {
+            return Ok(Taken::Hung);
+        }
         self.record.finish(shared);
         if signal != 0 {
-            complete(shared, signal).map_err(|error| context.packet(error))?;
+            complete(shared, queue.id, id, signal).map_err(|error| context.packet(error))?;
         }
         Ok(Taken::Done)
     }
+}
+
+/// First half-word of the packet's slot. The header is published last, with release; this load pairs
+/// with it.
+fn header(context: &Context<'_>) -> Result<u16, Box<QueueFault>> {
+    let Context {
+        shared, queue, id, ..
+    } = *context;
+    let word = shared.memory.load_u32(queue.slot(id), Ordering::Acquire);
+    Ok(word.map_err(context.memory("reading a packet header"))? as u16)
 }
 
 fn read_words(

@@ -1,5 +1,6 @@
 //! What a software GPU is made of, and what can go wrong when asking it for something.
 
+use super::faults::FaultScript;
 use crate::isa::Target;
 use crate::memory::{AllocError, MemoryFault};
 use crate::object::{KernelRefusal, ObjectError};
@@ -21,6 +22,8 @@ pub struct SoftConfig {
     pub keep_packet_log: bool,
     /// Most bytes that the packet log holds; the oldest packets are dropped (and counted) past it.
     pub packet_log_bytes: usize,
+    /// Faults to inject from the start; see [`super::SoftGpu::arm_faults`] for later ones.
+    pub faults: FaultScript,
 }
 
 impl SoftConfig {
@@ -35,6 +38,7 @@ impl SoftConfig {
             group_budget: 1 << 24,
             keep_packet_log: false,
             packet_log_bytes: 64 << 20,
+            faults: FaultScript::default(),
         }
     }
 }

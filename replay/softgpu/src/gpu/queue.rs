@@ -34,6 +34,8 @@ pub(crate) struct QueueState {
     /// Last packet id rung, -1 before the first.
     pub rung: AtomicI64,
     pub poisoned: AtomicBool,
+    /// Something of the queue will never complete.
+    pub stuck: AtomicBool,
     pub destroyed: AtomicBool,
     pub processor: Mutex<QueueProcessor>,
     pub on_error: ErrorSink,
@@ -129,6 +131,7 @@ impl QueueState {
             doorbell_va,
             rung: AtomicI64::new(-1),
             poisoned: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             destroyed: AtomicBool::new(false),
             processor: Mutex::default(),
             on_error,
@@ -231,6 +234,12 @@ impl SoftQueue {
     /// Whether an error has stopped the queue.
     pub fn is_poisoned(&self) -> bool {
         self.state.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Whether waiting for all of the queue's work would last for ever: an injected fault hung a
+    /// launch or withheld a completion.
+    pub fn is_stuck(&self) -> bool {
+        self.state.is_stuck()
     }
 
     /// Stops the queue and frees its memory, once no packet of it is executing. Further calls do
