@@ -3,10 +3,11 @@
 
 use super::fault::{Cause, PacketError, QueueFault, code};
 use super::inject;
-use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch};
+use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch_until};
 use crate::gpu::{Shared, count};
 use crate::object::Kernel;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Launches after which a batch runs even if nothing waits for it; bounds memory, not meaning.
 const MAX_LAUNCHES: usize = 256;
@@ -44,9 +45,19 @@ pub(crate) fn over_budget(shared: &Shared, groups: [u32; 3]) -> Option<u64> {
 pub(crate) struct Batch {
     dispatches: Vec<Dispatch>,
     origins: Vec<Origin>,
+    /// The queue is being destroyed: what runs is given up.
+    killed: Arc<AtomicBool>,
 }
 
 impl Batch {
+    /// An empty batch of a queue that `killed` gives up.
+    pub(crate) fn new(killed: Arc<AtomicBool>) -> Self {
+        Self {
+            killed,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.dispatches.len() >= MAX_LAUNCHES
     }
@@ -86,7 +97,7 @@ impl Batch {
             threads: shared.config.threads,
             wave_budget: shared.config.wave_budget,
         };
-        let result = run_batch(&shared.memory, &self.dispatches, &config);
+        let result = run_batch_until(&shared.memory, &self.dispatches, &config, &self.killed);
         let outcome = match result {
             Ok(stats) => {
                 count(&shared.tally.batches, 1);

@@ -15,7 +15,7 @@ use crate::object::gfx;
 use refrain_packet::Gfx;
 use refrain_packet::tables::objects::queue as at;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Result of serving a queue once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,14 @@ impl Context<'_> {
 }
 
 impl QueueProcessor {
+    /// The processor of a fresh queue; setting `killed` makes it give up what runs.
+    pub(crate) fn new(killed: Arc<AtomicBool>) -> Self {
+        Self {
+            batch: Batch::new(killed),
+            ..Self::default()
+        }
+    }
+
     /// Takes packets until the ring is empty or one has to wait; then lets everything in flight
     /// finish.
     pub(crate) fn serve(

@@ -36,7 +36,7 @@ mod uop;
 mod vectors;
 mod wave;
 
-pub use batch::run_batch;
+pub use batch::{run_batch, run_batch_until};
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
 pub use program::Program;
 

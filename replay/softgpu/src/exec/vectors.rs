@@ -10,6 +10,7 @@ use crate::isa::operand::{EXEC, NULL, VCC, VGPR};
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target, table};
 use crate::memory::{LastHit, View};
+use std::sync::atomic::AtomicBool;
 
 /// One line of a vector file.
 struct Case {
@@ -112,6 +113,7 @@ fn run(target: Target, speed: Speed, row: &'static TableRow, case: &Case) -> [u6
         program: &program,
         constants: &lowering.constants,
         view: &View::default(),
+        stop: &AtomicBool::new(false),
         lds: &mut [],
         hits: &mut [LastHit::default(); HITS],
         fault: None,

@@ -362,6 +362,10 @@ impl LoadedObject {
 impl Drop for SoftGpu {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
+        let queues = &self.shared.queues;
+        for queue in &*queues.lock().unwrap_or_else(PoisonError::into_inner) {
+            queue.killed.store(true, Ordering::Release);
+        }
         self.shared.wake();
         if let Some(worker) = self.worker.take()
             && worker.thread().id() != std::thread::current().id()

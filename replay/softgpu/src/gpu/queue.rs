@@ -37,6 +37,8 @@ pub(crate) struct QueueState {
     /// Something of the queue will never complete.
     pub stuck: AtomicBool,
     pub destroyed: AtomicBool,
+    /// What runs is given up.
+    pub killed: Arc<AtomicBool>,
     pub processor: Mutex<QueueProcessor>,
     pub on_error: ErrorSink,
 }
@@ -121,6 +123,7 @@ impl QueueState {
         put(at::QUEUE_PROPERTIES, &2_u32.to_le_bytes());
         put(at::QUEUE_INACTIVE_SIGNAL, &inactive.to_le_bytes());
         memory.write_bytes(queue_va, &image).map_err(fault)?;
+        let killed = Arc::new(AtomicBool::new(false));
         Ok(Self {
             id,
             packets,
@@ -133,7 +136,8 @@ impl QueueState {
             poisoned: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             destroyed: AtomicBool::new(false),
-            processor: Mutex::default(),
+            processor: Mutex::new(QueueProcessor::new(Arc::clone(&killed))),
+            killed,
             on_error,
         })
     }
@@ -242,8 +246,8 @@ impl SoftQueue {
         self.state.is_stuck()
     }
 
-    /// Stops the queue and frees its memory, once no packet of it is executing. Further calls do
-    /// nothing.
+    /// Stops the queue and frees its memory. Waves of it that are executing are given up. Further
+    /// calls do nothing.
     pub fn destroy(&self) {
         if self.state.destroyed.swap(true, Ordering::AcqRel) {
             return;
@@ -253,6 +257,7 @@ impl SoftQueue {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|queue| queue.id != self.state.id);
+        self.state.killed.store(true, Ordering::Release);
         // Whoever executes a packet of this queue holds the lock.
         drop(
             self.state

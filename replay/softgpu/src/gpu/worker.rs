@@ -74,6 +74,8 @@ fn serve(shared: &Shared, queue: &QueueState) -> Served {
     };
     match result {
         Ok(served) => served,
+        // Nobody is left to tell.
+        Err(_) if queue.killed.load(Ordering::Acquire) => Served::Idle,
         Err(fault) => {
             poison(shared, queue, &fault);
             drop(processor);
