@@ -460,3 +460,54 @@ fn flipped_bits_never_pass_unseen() {
         "{stopped} stopped, {seen} seen, {harmless} harmless"
     );
 }
+
+/// Scripts that nobody thought of: whatever they hit, errors are typed, nothing hangs and no memory
+/// is lost.
+#[test]
+fn random_scripts() {
+    let target = Target::Gfx1201;
+    let plan = plan(target, 64);
+    let tokens = healthy(&plan);
+    let rounds = if std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1") {
+        300
+    } else {
+        12
+    };
+    for seed in 0..rounds {
+        let way = WAYS[seed as usize % 3];
+        let script = FaultScript::random(seed, 1 + seed as usize % 4);
+        let label = format!("seed {seed}, {script} {way:?}");
+        let gpu = gpu(target);
+        let opened = open(&gpu, target).unwrap();
+        let before = gpu.memory().total_bytes();
+        // Half of them while the session is made, half while it runs.
+        let made = if seed % 2 == 0 {
+            gpu.arm_faults(&script);
+            soon(&label, || prepare(&opened, &plan, way, Retain::Whole))
+        } else {
+            let made = prepare(&opened, &plan, way, Retain::Whole);
+            gpu.arm_faults(&script);
+            made
+        };
+        match made {
+            Err(error) => drop(class(&error)),
+            Ok(mut session) => {
+                match soon(&label, || generate(&mut session)) {
+                    Err(error) => drop(class(&error)),
+                    Ok(found) => {
+                        // Bits that were flipped may change the text; nothing else may.
+                        let flips = gpu.injected_faults();
+                        let flipped = flips.iter().any(|row| row.fault.kind.row().has_bit);
+                        assert!(flipped || found == tokens, "{label}: {found:?}");
+                    }
+                }
+                soon(&label, || drop(session));
+            }
+        }
+        assert_eq!(
+            gpu.memory().total_bytes(),
+            before,
+            "{label}: memory is lost"
+        );
+    }
+}

@@ -6,6 +6,8 @@ mod aql;
 #[cfg(test)]
 mod catalog;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod lifecycle;
