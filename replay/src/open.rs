@@ -103,9 +103,10 @@ impl OpenedDevice {
         })
     }
 
-    /// The packet log of a software GPU.
+    /// The packet log of a software GPU that keeps one.
     pub fn tap(&self) -> Option<GpuTap> {
-        self.soft.clone().map(GpuTap)
+        let soft = self.soft.clone();
+        soft.filter(|gpu| gpu.config().keep_packet_log).map(GpuTap)
     }
 }
 

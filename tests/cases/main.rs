@@ -5,6 +5,7 @@
     reason = "helpers of tests may panic as tests do"
 )]
 
+mod conformance;
 mod in_flight;
 mod issues;
 mod mutate;
