@@ -131,6 +131,7 @@ impl PacketTap for GpuTap {
             let launches = packet.dispatches.into_iter();
             launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
+                object: launch.object,
                 grid: launch.groups,
                 block: launch.group_size,
                 lds: launch.lds_bytes,

@@ -1,5 +1,6 @@
 //! PM4 indirect buffers behind a vendor packet, encoded by the packet crate.
 
+use super::sessions::model_plan;
 use super::{case, soft_only};
 use refrain_device::{Buffer, MemoryKind, Queue, Signal};
 use refrain_lower::kernel_images;
@@ -12,7 +13,6 @@ use refrain_recorder::EmbeddedObjects;
 use refrain_replay::lifecycle;
 use refrain_tests::conformance::{Case, Done, Trouble, ensure};
 use refrain_tests::subject::{Copying, GROUP, KERNEL, Subject, WAIT, arguments, complete};
-use refrain_tests::{Setup, plan, repository};
 
 pub(super) const CASES: &[Case<Subject>] = &[
     case("pm4/one-launch", one_launch),
@@ -27,9 +27,7 @@ pub(super) const CASES: &[Case<Subject>] = &[
 /// The kernel as the encoder needs it; plans carry it.
 fn image(subject: &Subject) -> Result<KernelImage, Trouble> {
     let failed = |text: String| Trouble::Failed(text);
-    let model = repository("tests/models/nano-qwen3.bf16.gguf");
-    let plan =
-        plan(&model, Setup::on(subject.target)).map_err(|error| failed(error.to_string()))?;
+    let plan = model_plan(subject)?;
     let images = lifecycle::images(&plan, &EmbeddedObjects)?;
     let images = kernel_images(&plan, &images)?;
     let found = images.into_iter().find(|image| image.symbol == KERNEL);

@@ -37,7 +37,12 @@ pub(crate) fn load(
     let metadata = metadata::parse(note)?;
     let image = Image::build(&parsed, bytes);
     let (base, allocations) = image.reserve(memory, &parsed, label)?;
-    let placed = finish(memory, target, &parsed, &metadata, image, base);
+    let file = File {
+        parsed: &parsed,
+        metadata: &metadata,
+        digest: *blake3::hash(bytes).as_bytes(),
+    };
+    let placed = finish(memory, target, file, image, base);
     match placed {
         Ok(kernels) => Ok(Placed {
             base,
@@ -176,14 +181,23 @@ fn fill_code_end(code: &mut [u8], from: usize) {
     }
 }
 
+/// What the bytes of a code object say.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    parsed: &'a Parsed,
+    metadata: &'a ObjectMetadata,
+    /// BLAKE3 of the bytes.
+    digest: [u8; 32],
+}
+
 fn finish(
     memory: &AddressSpace,
     target: Target,
-    parsed: &Parsed,
-    metadata: &ObjectMetadata,
+    file: File<'_>,
     mut image: Image,
     base: u64,
 ) -> Result<Vec<Arc<Kernel>>, ObjectError> {
+    let parsed = file.parsed;
     let bias = base.wrapping_sub(image.origin);
     for relocation in &parsed.relocations {
         relocate::apply(
@@ -212,11 +226,10 @@ fn finish(
         })?;
         programs.push((va, va + segment.memory_size, Arc::new(program)));
     }
-    let kernels = metadata.kernels.iter().map(|meta| {
+    let kernels = file.metadata.kernels.iter().map(|meta| {
         let context = Context {
             target,
-            parsed,
-            metadata,
+            file,
             image: &image,
             bias,
             programs: &programs,
@@ -228,8 +241,7 @@ fn finish(
 
 struct Context<'a> {
     target: Target,
-    parsed: &'a Parsed,
-    metadata: &'a ObjectMetadata,
+    file: File<'a>,
     image: &'a Image,
     bias: u64,
     programs: &'a [(u64, u64, Arc<Program>)],
@@ -242,6 +254,7 @@ impl Context<'_> {
             what,
         };
         let symbol = self
+            .file
             .parsed
             .symbols
             .iter()
@@ -294,10 +307,16 @@ impl Context<'_> {
         }
         Ok(Kernel {
             name: Arc::from(meta.name.as_str()),
+            object: self.file.digest,
             descriptor_va,
             entry_va,
             user_sgprs: descriptor.user_sgprs(),
-            refusal: kernel::refusal(&descriptor, meta, self.metadata.uses_printf, self.target),
+            refusal: kernel::refusal(
+                &descriptor,
+                meta,
+                self.file.metadata.uses_printf,
+                self.target,
+            ),
             descriptor,
             metadata: meta.clone(),
             program: Arc::clone(program),
@@ -308,6 +327,7 @@ impl Context<'_> {
     fn in_constants(&self, start: usize) -> bool {
         self.image.parts.iter().any(|&(index, first, len)| {
             let constants = self
+                .file
                 .parsed
                 .segments
                 .get(index)
