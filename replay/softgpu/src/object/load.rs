@@ -1,7 +1,7 @@
 //! Places a parsed code object in GPU memory: segments with their rights, relocations, room past
 //! the code for the instruction prefetch, and the table of its kernels.
 
-use super::elf::{Parsed, Segment};
+use super::elf::{Parsed, Segment, Symbol};
 use super::error::ObjectError;
 use super::kernel::{self, Kernel};
 use super::metadata::{self, KernelMetadata, ObjectMetadata};
@@ -253,30 +253,7 @@ impl Context<'_> {
             kernel: meta.name.clone(),
             what,
         };
-        let symbol = self
-            .file
-            .parsed
-            .symbols
-            .iter()
-            .find(|symbol| symbol.name == meta.symbol && symbol.defined);
-        let symbol = symbol.ok_or_else(|| {
-            fail(format!(
-                "descriptor symbol `{}` is not defined",
-                meta.symbol
-            ))
-        })?;
-        if symbol.size != 64 {
-            return Err(fail(format!(
-                "descriptor symbol has {} bytes instead of 64",
-                symbol.size
-            )));
-        }
-        if !symbol.address.is_multiple_of(64) {
-            return Err(fail(format!(
-                "descriptor at {:#x} is not 64-byte aligned",
-                symbol.address
-            )));
-        }
+        let symbol = self.symbol(meta, &fail)?;
         let start = symbol
             .address
             .checked_sub(self.image.origin)
@@ -321,6 +298,39 @@ impl Context<'_> {
             metadata: meta.clone(),
             program: Arc::clone(program),
         })
+    }
+
+    /// The symbol of a kernel's descriptor.
+    fn symbol(
+        &self,
+        meta: &KernelMetadata,
+        fail: &dyn Fn(String) -> ObjectError,
+    ) -> Result<&Symbol, ObjectError> {
+        let symbol = self
+            .file
+            .parsed
+            .symbols
+            .iter()
+            .find(|symbol| symbol.name == meta.symbol && symbol.defined);
+        let symbol = symbol.ok_or_else(|| {
+            fail(format!(
+                "descriptor symbol `{}` is not defined",
+                meta.symbol
+            ))
+        })?;
+        if symbol.size != 64 {
+            return Err(fail(format!(
+                "descriptor symbol has {} bytes instead of 64",
+                symbol.size
+            )));
+        }
+        if !symbol.address.is_multiple_of(64) {
+            return Err(fail(format!(
+                "descriptor at {:#x} is not 64-byte aligned",
+                symbol.address
+            )));
+        }
+        Ok(symbol)
     }
 
     /// Whether 64 bytes at image offset `start` lie in a segment that is neither code nor writable.

@@ -3,8 +3,8 @@
 //! instruction budget; none panics, hangs, or touches memory that is not the guest's.
 //!
 //! A few thousand inputs per surface; 200,000 with `REFRAIN_LONG=1` (continuous integration runs
-//! those optimised). Input `i` of a surface depends on nothing but `i`, and a failure names it, so it
-//! can be run alone: `REFRAIN_FUZZ_ONLY=i`.
+//! those optimised). Input `i` of a surface is decided by `i` (but for the addresses
+//! in it), and a failure names it, so it can be run alone: `REFRAIN_FUZZ_ONLY=i`.
 #![cfg_attr(
     test,
     expect(
