@@ -1,6 +1,7 @@
 //! Launches that may overlap: collected until something waits for them, then run together by
 //! `exec::run_batch`. Keeps what must happen afterwards (completion signals).
 
+use super::access::Release;
 use super::fault::{Cause, PacketError, QueueFault, code};
 use super::inject;
 use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch_until};
@@ -45,6 +46,8 @@ pub(crate) fn over_budget(shared: &Shared, groups: [u32; 3]) -> Option<u64> {
 pub(crate) struct Batch {
     dispatches: Vec<Dispatch>,
     origins: Vec<Origin>,
+    /// Writes of RELEASE_MEM, each by the packet of that origin, behind the launches.
+    releases: Vec<(Release, Origin)>,
     /// The queue is being destroyed: what runs is given up.
     killed: Arc<AtomicBool>,
 }
@@ -56,6 +59,16 @@ impl Batch {
             killed,
             ..Self::default()
         }
+    }
+
+    /// Has `release` follow everything in flight.
+    pub(super) fn release(&mut self, release: Release, origin: Origin) {
+        self.releases.push((release, origin));
+    }
+
+    /// Whether nothing is in flight, writes at the end of the pipe included.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.dispatches.is_empty() && self.releases.is_empty()
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -90,7 +103,7 @@ impl Batch {
     /// Runs everything in flight to its end and decrements the completion signals in packet order.
     pub(crate) fn run(&mut self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
         let Some(first) = self.origins.first() else {
-            return Ok(());
+            return self.release_all(shared, queue);
         };
         let config = RunConfig {
             seed: mix(shared.config.seed, queue, first.packet),
@@ -106,12 +119,31 @@ impl Batch {
                 count(&shared.tally.waves, stats.waves);
                 count(&shared.tally.groups, stats.groups);
                 self.complete_all(shared, queue)
+                    .and_then(|()| self.release_all(shared, queue))
             }
             Err(error) => Err(self.exec_fault(queue, error)),
         };
         self.dispatches.clear();
         self.origins.clear();
+        self.releases.clear();
         outcome
+    }
+
+    fn release_all(&mut self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
+        for (release, origin) in self.releases.drain(..) {
+            release.perform(&shared.memory).map_err(|fault| {
+                let what = "writing at the end of the pipe (RELEASE_MEM)";
+                Box::new(QueueFault {
+                    queue,
+                    packet: origin.packet,
+                    packet_type: origin.packet_type,
+                    kernel: None,
+                    code: code::MEMORY_VIOLATION,
+                    cause: Cause::Memory { what, fault },
+                })
+            })?;
+        }
+        Ok(())
     }
 
     fn complete_all(&self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {

@@ -390,9 +390,33 @@ pub enum Pm4Reason {
     },
     /// Opcode in the table but not executed.
     #[error(
-        "this packet is known but not executed; use SET_SH_REG, DISPATCH_DIRECT, EVENT_WRITE, ACQUIRE_MEM and NOP"
+        "this packet is known but not executed; use SET_SH_REG, DISPATCH_DIRECT, EVENT_WRITE, ACQUIRE_MEM, RELEASE_MEM, WAIT_REG_MEM, WRITE_DATA, COPY_DATA and NOP"
     )]
     NotExecuted,
+    /// A field of a packet that touches memory.
+    #[error("{field} {value:#x} {what}")]
+    Field {
+        /// Field name.
+        field: &'static str,
+        /// Value found.
+        value: u32,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// An address that the packet processor cannot use.
+    #[error("address {va:#x} must be a multiple of {align} and not 0")]
+    Address {
+        /// Address found.
+        va: u64,
+        /// Alignment required.
+        align: u64,
+    },
+    /// Memory that the packet processor may not touch.
+    #[error("{fault}")]
+    Memory {
+        /// The refused access.
+        fault: MemoryFault,
+    },
     /// VMID or index bits of SET_SH_REG.
     #[error("VMID shift {vmid_shift} and index {index} must be 0")]
     ShTarget {
@@ -657,7 +681,7 @@ impl Pm4Error {
                 code::GROUP_TOO_LARGE
             }
             Pm4Reason::Lds { .. } => code::GROUP_MEMORY,
-            Pm4Reason::KernargMemory { .. } => code::MEMORY_VIOLATION,
+            Pm4Reason::KernargMemory { .. } | Pm4Reason::Memory { .. } => code::MEMORY_VIOLATION,
             _ => code::PACKET_FORMAT,
         }
     }

@@ -6,7 +6,7 @@ use super::aql::{self, Header, Packet, PacketType};
 use super::batch::{Batch, Origin, complete};
 use super::fault::{Cause, PacketError, QueueFault, RingError, code};
 use super::inject::{self, Place, Start};
-use super::pm4::{Ended, Owner, Run};
+use super::pm4::{Ended, Owner, Position, Run};
 use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{INVALID_SLOT, QueueState, Shared, count};
@@ -50,6 +50,18 @@ pub(crate) struct QueueProcessor {
     batch: Batch,
     record: Record,
     ib: Vec<u32>,
+    /// The indirect buffer in `ib` that waits for memory.
+    paused: Option<Paused>,
+}
+
+/// An indirect buffer between two looks at it.
+#[derive(Debug)]
+struct Paused {
+    packet: u64,
+    /// Header of its vendor packet.
+    word: u16,
+    signal: u64,
+    position: Position,
 }
 
 /// One packet being processed.
@@ -127,6 +139,23 @@ impl QueueProcessor {
 
     /// True when a packet is blocked.
     fn take_all(&mut self, shared: &Shared, queue: &QueueState) -> Result<bool, Box<QueueFault>> {
+        if let Some(paused) = self.paused.take() {
+            let context = Context {
+                shared,
+                queue,
+                id: paused.packet,
+                word: paused.word,
+            };
+            let taken = self.run_buffer(&context, paused);
+            if self.paused.is_none() {
+                self.record.finish(shared);
+            }
+            match taken? {
+                Taken::Done => {}
+                Taken::Blocked => return Ok(true),
+                Taken::Hung => return Ok(self.hang(queue)),
+            }
+        }
         let limit = self.limit(shared, queue)?;
         let mut bytes = [0; 64];
         while self.next < limit {
@@ -155,21 +184,26 @@ impl QueueProcessor {
             if taken.is_err() && !self.record.is_open() {
                 self.record.begin(shared, queue.id, self.next, &bytes);
             }
-            self.record.finish(shared);
+            if self.paused.is_none() {
+                self.record.finish(shared);
+            }
             match taken? {
                 Taken::Done => {}
                 Taken::Blocked => return Ok(true),
-                Taken::Hung => {
-                    self.hung = true;
-                    queue.stick();
-                    return Ok(false);
-                }
+                Taken::Hung => return Ok(self.hang(queue)),
             }
             if self.batch.is_full() {
                 self.batch.run(shared, queue.id)?;
             }
         }
         Ok(false)
+    }
+
+    /// From now on no packet is taken; false as nothing is waited for either.
+    fn hang(&mut self, queue: &QueueState) -> bool {
+        self.hung = true;
+        queue.stick();
+        false
     }
 
     /// The id after the last packet that may be taken.
@@ -322,10 +356,7 @@ impl QueueProcessor {
         packet: &Packet<'_>,
     ) -> Result<Taken, Box<QueueFault>> {
         let Context {
-            shared,
-            queue,
-            id,
-            word,
+            shared, id, word, ..
         } = *context;
         self.accept(context, packet);
         let buffer = aql::indirect_buffer(packet, shared).map_err(|error| context.packet(error))?;
@@ -333,7 +364,30 @@ impl QueueProcessor {
         inject::indirect_buffer(shared, context.place(None), buffer.va, buffer.dwords);
         let mut words = std::mem::take(&mut self.ib);
         read_words(context, buffer, &mut words)?;
+        self.ib = words;
         self.retire(context)?;
+        let paused = Paused {
+            packet: id,
+            word,
+            signal,
+            position: Position::default(),
+        };
+        self.run_buffer(context, paused)
+    }
+
+    /// Runs the indirect buffer in `self.ib` from its position on.
+    fn run_buffer(
+        &mut self,
+        context: &Context<'_>,
+        mut paused: Paused,
+    ) -> Result<Taken, Box<QueueFault>> {
+        let Context {
+            shared,
+            queue,
+            id,
+            word,
+        } = *context;
+        let words = std::mem::take(&mut self.ib);
         let Self {
             registers,
             batch,
@@ -357,14 +411,19 @@ impl QueueProcessor {
             record,
             owner,
         }
-        .run(&words);
+        .run(&words, &mut paused.position);
         self.ib = words;
-        if ran? == Ended::Hung {
-            return Ok(Taken::Hung);
+        match ran? {
+            Ended::Whole => {}
+            Ended::Hung => return Ok(Taken::Hung),
+            Ended::Blocked => {
+                self.paused = Some(paused);
+                return Ok(Taken::Blocked);
+            }
         }
         self.record.finish(shared);
-        if signal != 0 {
-            complete(shared, queue.id, id, signal).map_err(|error| context.packet(error))?;
+        if paused.signal != 0 {
+            complete(shared, queue.id, id, paused.signal).map_err(|error| context.packet(error))?;
         }
         Ok(Taken::Done)
     }

@@ -1,7 +1,7 @@
 //! Injected faults as the packet processor does them: what is reported, what goes on, and that a
 //! queue whose launch never ends is still destroyed.
 
-use crate::harness::{BARRIER_AND, BARRIER_BIT, Ib, Rig, fixture, put};
+use crate::harness::{BARRIER_AND, BARRIER_BIT, Ib, Rig, put};
 use refrain_softgpu::isa::Target;
 use refrain_softgpu::{Condition, SoftConfig};
 use std::sync::Arc;
@@ -227,39 +227,15 @@ fn a_lost_device_stops_all_queues() {
     assert!(scene.rig.gpu.lost().is_some());
 }
 
-/// The committed probe with an endless loop (`s_branch -1`, SOPP opcode 32) in place of the first
-/// instruction of `add_one`.
-fn endless(target: Target) -> Rig {
-    let bytes = fixture(&format!("tests/fixtures/probe.{target}.co"));
-    let rig = Rig::new(target);
-    let entry = rig.object.find("add_one").unwrap().entry_va;
-    let code: Vec<u8> = rig
-        .read(entry, 16)
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
-    let places: Vec<usize> = (0..bytes.len() - 64)
-        .filter(|&at| bytes[at..at + 64] == code)
-        .collect();
-    assert_eq!(places.len(), 1, "the code stands once in the file");
-    let mut looping = bytes;
-    looping[places[0]..places[0] + 4].copy_from_slice(&0xBFA0_FFFF_u32.to_le_bytes());
-    let config = SoftConfig {
-        threads: 2,
-        ..SoftConfig::new(target)
-    };
-    Rig::load(config, &looping)
-}
-
 /// A kernel that really runs for ever holds up neither the destruction of its queue nor that of the
 /// device, and its end by destruction is no fault.
 #[test]
 fn an_endless_kernel_is_given_up_when_its_queue_goes() {
     for target in [Target::Gfx1100, Target::Gfx1201] {
-        let rig = endless(target);
+        let rig = Rig::new(target);
         let kernarg = rig.memory("kernargs", &[0; 4]);
         let signal = rig.gpu.create_signal(1).unwrap();
-        let packet = rig.dispatch("add_one", 64, kernarg, signal);
+        let packet = rig.dispatch("spin", 64, kernarg, signal);
         rig.submit(&[packet]);
         let wait = Duration::from_millis(50);
         assert_eq!(rig.gpu.wait_signal(signal, Condition::Lt, 1, wait), Ok(1));
@@ -272,7 +248,7 @@ fn an_endless_kernel_is_given_up_when_its_queue_goes() {
             queue: again,
             ..rig
         };
-        let packet = rig.dispatch("add_one", 64, kernarg, signal);
+        let packet = rig.dispatch("spin", 64, kernarg, signal);
         rig.submit(&[packet]);
         std::thread::sleep(wait);
         let start = Instant::now();

@@ -16,6 +16,8 @@ mod malformed_aql;
 #[cfg(test)]
 mod malformed_pm4;
 #[cfg(test)]
+mod memory_access;
+#[cfg(test)]
 mod pm4;
 #[cfg(test)]
 mod random;
