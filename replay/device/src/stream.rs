@@ -1,7 +1,7 @@
 //! The default stream of a device: launches, copies and memsets in order. Which work to put on it
 //! is left to the executor.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::device::Device;
@@ -17,9 +17,6 @@ pub struct Stream {
     hip: Arc<Hip>,
     handle: HipStream,
     device_key: u64,
-    /// The first wait that ended at its deadline. Every later call answers with it: HIP itself would
-    /// block behind the work that does not end.
-    hung: OnceLock<DeviceError>,
 }
 
 /// How long a wait polls before it sleeps between polls.
@@ -47,12 +44,13 @@ impl Stream {
             hip: Arc::clone(hip),
             handle,
             device_key,
-            hung: OnceLock::new(),
         })
     }
 
+    /// After a wait that ended at its deadline every call answers with its error: HIP itself would
+    /// block behind the work that does not end.
     fn usable(&self) -> Result<(), DeviceError> {
-        self.hung.get().map_or(Ok(()), |error| Err(error.clone()))
+        self.hip.hung().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     fn own(&self, device: &Device, what: &str) -> Result<(), DeviceError> {
@@ -198,7 +196,7 @@ impl Stream {
                     last: 0,
                     reason: self.hip.fault(),
                 };
-                return Err(self.hung.get_or_init(|| error).clone());
+                return Err(self.hip.hang(error));
             }
             if waited < POLLING {
                 core::hint::spin_loop();

@@ -3,6 +3,7 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::error::{Api, DeviceError};
@@ -25,6 +26,8 @@ pub(crate) struct Hip {
     pub(crate) observers: Observers,
     /// Longest wait for a stream, nanoseconds.
     deadline_ns: AtomicU64,
+    /// The first wait that ended at its deadline.
+    hung: OnceLock<DeviceError>,
 }
 
 /// Longest wait for a stream unless set: far above any launch of a decode step.
@@ -37,6 +40,7 @@ impl Hip {
             ordinal,
             observers: Observers::default(),
             deadline_ns: AtomicU64::new(DEADLINE.as_nanos() as u64),
+            hung: OnceLock::new(),
         }
     }
 
@@ -193,6 +197,9 @@ impl Hip {
     /// # Safety
     /// `pointer` came from [`Hip::malloc`], was not freed, and nothing uses it any more.
     pub(crate) unsafe fn free(&self, pointer: *mut c_void) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipFree", unsafe { (self.table.hipFree)(pointer) })
@@ -201,6 +208,9 @@ impl Hip {
     /// # Safety
     /// `pointer` came from [`Hip::host_malloc`], was not freed, and nothing uses it any more.
     pub(crate) unsafe fn host_free(&self, pointer: *mut c_void) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipHostFree", unsafe { (self.table.hipHostFree)(pointer) })
@@ -230,6 +240,9 @@ impl Hip {
     /// # Safety
     /// `stream` came from [`Hip::stream_create`] and was not destroyed.
     pub(crate) unsafe fn stream_destroy(&self, stream: HipStream) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipStreamDestroy", unsafe {
@@ -248,6 +261,22 @@ impl Hip {
             HIP_ERROR_NOT_READY => Ok(false),
             status => self.check("hipStreamQuery", status).map(|()| true),
         }
+    }
+
+    /// The error of the first wait that ended at its deadline, if one did.
+    pub(crate) fn hung(&self) -> Option<&DeviceError> {
+        self.hung.get()
+    }
+
+    /// Keeps the first such error, and gives it back.
+    pub(crate) fn hang(&self, error: DeviceError) -> DeviceError {
+        self.hung.get_or_init(|| error).clone()
+    }
+
+    /// Whether giving something back would block for ever: HIP waits for the device first, and work
+    /// on it does not end. The process's end gives it back. The software GPU does not block there.
+    fn keeps(&self) -> bool {
+        self.hung.get().is_some() && self.table.refrain_fault.is_none()
     }
 
     /// Longest wait for a stream.
@@ -333,6 +362,9 @@ impl Hip {
     /// # Safety
     /// `module` came from [`Hip::module_load`], was not unloaded, and none of its functions is used.
     pub(crate) unsafe fn module_unload(&self, module: HipModule) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipModuleUnload", unsafe {
