@@ -402,7 +402,7 @@ fn flipped_bits_never_pass_unseen() {
     let plan = plan(target, 64);
     let tokens = healthy(&plan);
     let rounds = if std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1") {
-        60
+        24
     } else {
         6
     };
@@ -469,7 +469,7 @@ fn random_scripts() {
     let plan = plan(target, 64);
     let tokens = healthy(&plan);
     let rounds = if std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1") {
-        300
+        120
     } else {
         12
     };
