@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a token here; a healthy one takes a hundredth of it.
-const DEADLINE: Duration = Duration::from_millis(400);
+const DEADLINE: Duration = Duration::from_millis(600);
 const TOKENS: u32 = 5;
 
 /// How tokens reach the device.
