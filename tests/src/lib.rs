@@ -3,6 +3,9 @@
 //! The cases themselves are in `tests/cases`. Tests of one crate live in that crate.
 #![forbid(unsafe_code)]
 
+pub mod conformance;
+pub mod subject;
+
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::gguf::GgufFile;
 use refrain_planner::identity::hex;

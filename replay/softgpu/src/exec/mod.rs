@@ -45,7 +45,7 @@ mod uop;
 mod vectors;
 mod wave;
 
-pub use batch::run_batch;
+pub use batch::{run_batch, run_batch_until};
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
 pub(crate) use lower::refusal;
 pub use program::Program;
