@@ -2,7 +2,11 @@
 //! source change that makes a kernel dearer is seen. Figures: docs/measurements/kernel-cost.md
 //! (`cargo test -p refrain-softgpu --test kernels_cost -- --nocapture` prints them).
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and this one reports its figures"
+)]
 
 mod support;
 #[path = "support/launch.rs"]
@@ -60,7 +64,7 @@ fn wave_instructions_per_weight() {
 }
 
 #[test]
-fn wave_instructions_of_the_mixers() {
+fn wave_instructions_of_a_delta_step() {
     let mut random = Random(89);
     for target in TARGETS {
         let gpu = Gpu::shipped(target);
@@ -98,7 +102,16 @@ fn wave_instructions_of_the_mixers() {
             (nv * d * d) as u64,
             0.5,
         );
+    }
+}
 
+#[test]
+fn wave_instructions_of_attention_and_router() {
+    let mut random = Random(97);
+    for target in TARGETS {
+        let gpu = Gpu::shipped(target);
+        let d = 128usize;
+        let mut floats = |name: &str, n: usize| gpu.f32s(name, &random.floats(n));
         let (heads, kv_heads, len) = (2usize, 1usize, 512usize);
         let pointers = [
             ("q", floats("q", heads * d)),
