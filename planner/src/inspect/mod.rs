@@ -299,7 +299,9 @@ fn words(out: &mut String) -> fmt::Result {
     for row in &WORDS {
         let writer = match row.writer {
             Writer::Host => "host before a text".to_owned(),
-            Writer::Kernel(kernel) => format!("host before a text, then {kernel}"),
+            Writer::Kernels(kernels) => {
+                format!("host before a text, then {}", kernels.join(" or "))
+            }
         };
         writeln!(out, "  +{:<3} {:<11} {writer}", row.offset, row.name)?;
     }
