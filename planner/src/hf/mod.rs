@@ -32,7 +32,7 @@ use config::Config;
 /// Longest `config.json` that is read, in bytes.
 const CONFIG_BYTES: u64 = 4 << 20;
 /// Longest `tokenizer.json` that is read; published ones have up to 35 MB.
-const TOKENIZER_BYTES: u64 = 128 << 20;
+const TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// A tensor as its file has it.
 #[derive(Debug)]

@@ -113,6 +113,12 @@ fn folder(folder: &Path, given: Option<&Path>, weights: bool) -> Result<Located,
     })
 }
 
+/// Whether a name is that of one of several weight files (transformers, `save_pretrained`).
+fn is_shard(name: &Path) -> bool {
+    let stem = name.file_stem().and_then(|stem| stem.to_str());
+    stem.is_some_and(|stem| stem.contains("-of-"))
+}
+
 type Shards = (Option<PathBuf>, Vec<PathBuf>);
 
 fn shards(
@@ -122,6 +128,12 @@ fn shards(
 ) -> Result<Shards, ReadError> {
     let single = given.map_or_else(|| folder.join(WEIGHTS), |name| folder.join(name));
     let Some(index) = index else {
+        if given.is_some_and(|name| is_shard(name)) {
+            return Err(ReadError::Missing {
+                path: folder.join(INDEX),
+                what: "a shard needs the index of its model beside it: fetch it",
+            });
+        }
         if single.is_file() {
             return Ok((None, vec![single]));
         }

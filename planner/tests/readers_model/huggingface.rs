@@ -199,6 +199,11 @@ fn shards_that_do_not_belong_together_are_refused() {
     });
     says(&folder.open().unwrap_err(), &["lm_head.weight", "nothing"]);
 
+    let folder = sharded(3);
+    folder.remove(INDEX);
+    let error = ModelSource::open(folder.at(SECOND)).unwrap_err();
+    says(&error.to_string(), &[INDEX, "a shard needs"]);
+
     for outside in [
         "../other.safetensors",
         "/etc/passwd",

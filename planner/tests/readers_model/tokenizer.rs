@@ -77,6 +77,15 @@ fn rows_without_a_token_are_padding() {
 }
 
 #[test]
+fn a_vocabulary_that_is_mostly_padding_is_refused() {
+    let folder = folder(70_000, |_| {});
+    says(
+        &folder.open().unwrap_err(),
+        &["tokenizer.json", "1024 tokens", "twice"],
+    );
+}
+
+#[test]
 fn a_template_says_whether_a_first_token_is_added() {
     let template = json!({
         "type": "TemplateProcessing",
