@@ -128,7 +128,7 @@ fn shards(
 ) -> Result<Shards, ReadError> {
     let single = given.map_or_else(|| folder.join(WEIGHTS), |name| folder.join(name));
     let Some(index) = index else {
-        if given.is_some_and(|name| is_shard(name)) {
+        if given.is_some_and(is_shard) {
             return Err(ReadError::Missing {
                 path: folder.join(INDEX),
                 what: "a shard needs the index of its model beside it: fetch it",
