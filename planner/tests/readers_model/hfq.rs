@@ -6,13 +6,15 @@ use refrain_planner::hfq::{HfqHeader, TYPES};
 use refrain_planner::source::OpenOptions;
 use serde_json::{Value as Json, json};
 
+/// Name, type, dimensions, group, bytes.
+type Tensor = (String, u8, Vec<u32>, u32, Vec<u8>);
+
 /// What a file holds; tests change it before it is written.
 struct Hfq {
     version: u32,
     architecture: u32,
     metadata: Vec<u8>,
-    /// Name, type, dimensions, group, bytes.
-    tensors: Vec<(String, u8, Vec<u32>, u32, Vec<u8>)>,
+    tensors: Vec<Tensor>,
     index_count: Option<u32>,
     size: Option<u64>,
 }
@@ -24,9 +26,8 @@ impl Hfq {
         config["model_type"] = json!(model_type);
         let mut raw = tensors(&repository(HF_LLAMA).join("model.safetensors"));
         if model_type == "qwen3" {
-            let norm = |name: String| -> Raw {
-                (name, "BF16".into(), vec![32], vec![0x80, 0x3f].repeat(32))
-            };
+            let norm =
+                |name: String| -> Raw { (name, "BF16".into(), vec![32], [0x80, 0x3f].repeat(32)) };
             for layer in 0..4 {
                 for name in ["q_norm", "k_norm"] {
                     raw.push(norm(format!(
