@@ -25,7 +25,7 @@ use crate::gguf::Value;
 use crate::safetensors::SafetensorsHeader;
 use crate::source::{
     FileHead, FolderFiles, Format, ModelTable, OpenOptions, ReadError, SourceFile, TensorEntry,
-    TensorType, load,
+    TensorType,
 };
 use config::Config;
 use std::path::Path;
@@ -178,15 +178,5 @@ fn bind_names(config: &Config<'_>, stored: Vec<Stored>) -> Result<Vec<TensorEntr
     tensors.extend(stacked.finish(config.opt_count("num_experts")?.unwrap_or(0))?);
     config.check_embedding(&tensors)?;
     config.check_tie(&tensors)?;
-    for tensor in &tensors {
-        let row = tensor.dims.first().copied().unwrap_or(1);
-        let types = (tensor.stored, tensor.ty);
-        load::check(&tensor.ops, types, (tensor.rows(), row)).map_err(|source| {
-            ReadError::Load {
-                tensor: tensor.name.clone(),
-                source,
-            }
-        })?;
-    }
     Ok(tensors)
 }
