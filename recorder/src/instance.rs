@@ -3,7 +3,9 @@
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
 use crate::address::AddressMap;
-use crate::source::{SourceError, TensorSource, check_header, check_length, load_tensor};
+use crate::source::{
+    SourceError, TensorSource, check_header, check_length, check_weights, load_tensor,
+};
 use refrain_device::{Buffer, Device, DeviceError, MemoryKind};
 use refrain_kernels::{CONTROL_BYTES, NOT_A_TOKEN, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
@@ -180,6 +182,7 @@ impl Instance {
         plan: &Arc<CheckedPlan>,
         source: &dyn TensorSource,
     ) -> Result<Self, InstanceError> {
+        check_weights(&plan.model)?;
         check_target(device, plan)?;
         check_memory(device, plan)?;
         check_length(source, &plan.model)?;

@@ -7,7 +7,7 @@ pub mod conformance;
 pub mod subject;
 
 use refrain_kernels::{Dtype, Target};
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
@@ -107,7 +107,7 @@ impl Setup {
 /// # Errors
 /// Reader and planner errors.
 pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
-    let source = GgufFile::open(model)?;
+    let source = ModelSource::open(model)?;
     let machine = Machine::load(setup.target.name())?;
     let options = CompileOptions {
         kv_dtype: setup.kv,

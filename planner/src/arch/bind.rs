@@ -4,8 +4,9 @@
 //! not declared are both errors, because either would change the numbers silently.
 
 use super::{ARCHS, Arch, ArchError, Dim, OpDecl, RefusedKey, WeightDecl};
-use crate::gguf::{FromValue, GgufHeader, Metadata, TensorInfo, Value};
+use crate::gguf::{FromValue, Metadata, Value};
 use crate::plan::Geometry;
+use crate::source::{ModelTable, TensorEntry, TensorType};
 use refrain_kernels::{Dtype, RingEntry};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ pub struct Bound {
     /// Weights that operations read, layer by layer in decode order; each tensor once.
     pub weights: Vec<BoundWeight>,
     /// Tensor of rotation factors, if there is one.
-    pub rope_factors: Option<TensorInfo>,
+    pub rope_factors: Option<TensorEntry>,
     /// Position in `weights` by the declaration's file name.
     by_name: BTreeMap<String, usize>,
 }
@@ -32,11 +33,13 @@ pub struct Bound {
 #[derive(Debug, Clone)]
 pub struct BoundWeight {
     /// Its record in the file.
-    pub info: TensorInfo,
+    pub info: TensorEntry,
     /// Layer it belongs to.
     pub layer: Option<u32>,
-    /// Element type.
+    /// Element type, once loaded.
     pub dtype: Dtype,
+    /// Element type in the file.
+    pub stored: Dtype,
     /// Output rows.
     pub rows: u32,
     /// Contiguous elements per row.
@@ -50,8 +53,8 @@ impl Bound {
     }
 }
 
-/// Binds the header of a model file.
-pub fn bind(header: &GgufHeader) -> Result<Bound, ArchError> {
+/// The declaration of a model.
+fn declaration(header: &ModelTable) -> Result<&'static Arch, ArchError> {
     let found = header.architecture()?;
     let Some(arch) = ARCHS.iter().copied().find(|arch| arch.name == found) else {
         let known = ARCHS
@@ -64,6 +67,31 @@ pub fn bind(header: &GgufHeader) -> Result<Bound, ArchError> {
             known,
         });
     };
+    Ok(arch)
+}
+
+/// Names and dimensions of the tensors that a model of this metadata has, for a model whose tensors
+/// are not there. A head that is `tied` to the embedding is none of them.
+pub fn declared(header: &ModelTable, tied: bool) -> Result<Vec<(String, Vec<u64>)>, ArchError> {
+    let arch = declaration(header)?;
+    let geometry = geometry(arch, header)?;
+    let mut seen = BTreeSet::new();
+    let mut tensors = Vec::new();
+    for (layer, op) in each_op(arch, geometry.layers) {
+        for decl in op.weights() {
+            let name = decl.file_name(layer.filter(|_| decl.name.contains("{}")));
+            let left_out = tied && decl.tied_to.is_some();
+            if !left_out && seen.insert(name.clone()) {
+                tensors.push((name, expected_dims(decl, &geometry)));
+            }
+        }
+    }
+    Ok(tensors)
+}
+
+/// Binds what a model says about itself.
+pub fn bind(header: &ModelTable) -> Result<Bound, ArchError> {
+    let arch = declaration(header)?;
     let metadata = &header.metadata;
     for refused in arch.refused {
         check_refused(arch, refused, metadata)?;
@@ -96,7 +124,7 @@ pub(crate) fn each_op(arch: &Arch, layers: u32) -> impl Iterator<Item = (Option<
     before.chain((0..layers).flat_map(layer)).chain(after)
 }
 
-fn bind_weights(bound: &mut Bound, header: &GgufHeader) -> Result<(), ArchError> {
+fn bind_weights(bound: &mut Bound, header: &ModelTable) -> Result<(), ArchError> {
     let mut used = BTreeSet::new();
     for (layer, op) in each_op(bound.arch, bound.geometry.layers) {
         for decl in op.weights() {
@@ -132,7 +160,7 @@ fn bind_weights(bound: &mut Bound, header: &GgufHeader) -> Result<(), ArchError>
 
 fn bind_weight(
     bound: &mut Bound,
-    header: &GgufHeader,
+    header: &ModelTable,
     decl: &'static WeightDecl,
     layer: Option<u32>,
     used: &mut BTreeSet<String>,
@@ -163,7 +191,8 @@ fn bind_weight(
             bound.weights.push(BoundWeight {
                 info: info.clone(),
                 layer,
-                dtype: dtype(info)?,
+                dtype: dtype(info, info.ty, layer)?,
+                stored: dtype(info, info.stored, layer)?,
                 rows: decl.rows.of(&bound.geometry),
                 cols: decl.cols.of(&bound.geometry),
             });
@@ -176,10 +205,11 @@ fn bind_weight(
 }
 
 /// The catalog's type of the same name.
-fn dtype(info: &TensorInfo) -> Result<Dtype, ArchError> {
-    Dtype::parse(&info.ty.name().to_ascii_lowercase()).ok_or_else(|| ArchError::Dtype {
+fn dtype(info: &TensorEntry, ty: TensorType, layer: Option<u32>) -> Result<Dtype, ArchError> {
+    Dtype::parse(&ty.name().to_ascii_lowercase()).ok_or_else(|| ArchError::Dtype {
         tensor: info.name.clone(),
-        found: info.ty.name().to_owned(),
+        layer,
+        found: ty.name().to_owned(),
         known: Dtype::ALL.map(Dtype::name).join(", "),
     })
 }
@@ -192,7 +222,11 @@ fn expected_dims(decl: &WeightDecl, geometry: &Geometry) -> Vec<u64> {
     }
 }
 
-fn check_shape(info: &TensorInfo, decl: &WeightDecl, geometry: &Geometry) -> Result<(), ArchError> {
+fn check_shape(
+    info: &TensorEntry,
+    decl: &WeightDecl,
+    geometry: &Geometry,
+) -> Result<(), ArchError> {
     let expected = expected_dims(decl, geometry);
     // Trailing dimensions of 1 say nothing; some converters write them.
     let ones = info.dims.iter().rev().take_while(|dim| **dim == 1).count();
@@ -338,7 +372,7 @@ const MOST_HEAD_DIM: u32 = 1 << 12;
 /// Positions are exact in f32 below this, which the rotation relies on (kernels/hip/refrain.hpp).
 const MOST_CONTEXT: u32 = 1 << 24;
 
-fn geometry(arch: &'static Arch, header: &GgufHeader) -> Result<Geometry, ArchError> {
+fn geometry(arch: &'static Arch, header: &ModelTable) -> Result<Geometry, ArchError> {
     let keys = Keys {
         arch,
         metadata: &header.metadata,
@@ -380,9 +414,16 @@ fn geometry(arch: &'static Arch, header: &GgufHeader) -> Result<Geometry, ArchEr
 }
 
 /// Rows of the embedding, which key and tokenizer must confirm where they say anything.
-fn vocabulary(keys: &Keys<'_>, header: &GgufHeader) -> Result<u32, ArchError> {
-    let embedding = header.tensor("token_embd.weight")?;
-    let rows = embedding.rows();
+fn vocabulary(keys: &Keys<'_>, header: &ModelTable) -> Result<u32, ArchError> {
+    let embedding = match header.tensors.is_empty() {
+        // A model whose tensors are still to be declared has only its metadata.
+        true => None,
+        false => Some(header.tensor("token_embd.weight")?),
+    };
+    let rows = match embedding {
+        Some(embedding) => embedding.rows(),
+        None => header.metadata.get::<u64>(&keys.full("vocab_size"))?,
+    };
     let stated = keys
         .opt::<u64>("vocab_size")?
         .map(|n| (keys.full("vocab_size"), n));
@@ -396,7 +437,7 @@ fn vocabulary(keys: &Keys<'_>, header: &GgufHeader) -> Result<u32, ArchError> {
     };
     for (second_of, second) in stated.into_iter().chain(tokens) {
         if second != rows {
-            let first_of = embedding.name.clone();
+            let first_of = embedding.map_or_else(|| keys.full("vocab_size"), |e| e.name.clone());
             return Err(ArchError::Vocabulary {
                 first_of,
                 first: rows,

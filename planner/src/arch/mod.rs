@@ -11,7 +11,7 @@ mod llama;
 mod qwen3;
 
 pub(crate) use bind::each_op;
-pub use bind::{Bound, BoundWeight, bind};
+pub use bind::{Bound, BoundWeight, bind, declared};
 pub use error::ArchError;
 
 use crate::plan::Geometry;

@@ -1,21 +1,24 @@
-//! From a model file and a machine to a checked plan. Same inputs, same bytes.
+//! From a model and a machine to a checked plan. Same inputs, same bytes.
+
+mod fill;
+mod weights;
+
+pub use fill::{FillError, fill};
 
 use crate::arch::{self, ArchError, Bound};
 use crate::container::{CheckError, CheckedPlan};
-use crate::gguf::{GgufError, GgufFile};
 use crate::graph::{self, GraphError};
 use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
-use crate::plan::{Buffer, Digest, Eligibility, Model, Options, Plan, Tier};
+use crate::plan::{Buffer, Eligibility, Model, Options, Plan, Tier};
 use crate::schedule;
+use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
 
 /// Tokens of context where the caller does not say, if the model allows as many.
 pub const DEFAULT_CONTEXT: u32 = 4096;
 /// Ring entries where the caller does not say: several times the tokens in flight.
 pub const DEFAULT_RING_ENTRIES: u32 = 64;
-/// Bytes read from the model file at once while it is digested.
-const READ_BYTES: usize = 1 << 20;
 
 /// Choices of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +44,9 @@ impl Default for CompileOptions {
 /// Why a model cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The file cannot be read.
+    /// The model cannot be read.
     #[error(transparent)]
-    File(#[from] GgufError),
+    Read(Box<ReadError>),
     /// The model does not fit its declaration, or there is none.
     #[error(transparent)]
     Arch(#[from] ArchError),
@@ -102,6 +105,9 @@ pub enum PlanError {
         /// KV bytes of one token.
         per_token: u64,
     },
+    /// A plan without weights and another model.
+    #[error(transparent)]
+    Fill(#[from] FillError),
     /// The result contradicts itself: a fault of the planner, not of the model.
     #[error("the plan made contradicts itself, please report it: {0}")]
     Check(Box<CheckError>),
@@ -113,22 +119,28 @@ impl From<CheckError> for PlanError {
     }
 }
 
-/// Compiles a plan.
+impl From<ReadError> for PlanError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(Box::new(error))
+    }
+}
+
+/// Compiles a plan. One of a model without weights has no digests of them and cannot run; its
+/// structure, schedule and artifacts are those of the same model with weights.
 pub fn compile(
-    source: &GgufFile,
+    source: &ModelSource,
     machine: &Machine,
     options: &CompileOptions,
 ) -> Result<CheckedPlan, PlanError> {
     let target = target(machine)?;
-    let header = source.header();
-    let bound = arch::bind(header)?;
+    let bound = arch::bind(source.table())?;
     // Not the file's name: renaming a model must not change its plan.
     let name = bound.name.clone().unwrap_or_else(|| "unnamed".to_owned());
     let options = resolve(options, &bound, &name)?;
     let graph = graph::build(&bound)?;
-    let rope = rope(source, &bound)?;
-    let header_digest = digest(source, 0, header.data_offset)?;
-    let digests = digests(source, &bound)?;
+    let rope = weights::rope(source, &bound)?;
+    let files = weights::files(source)?;
+    let digests = weights::digests(source, &bound)?;
     let Lowered {
         buffers,
         tensors,
@@ -142,9 +154,7 @@ pub fn compile(
         model: Model {
             arch: bound.arch.name.to_owned(),
             name,
-            file_bytes: header.file_bytes,
-            header_bytes: header.data_offset,
-            header_digest,
+            files,
             geometry: bound.geometry,
             eos: bound.eos,
             tensors,
@@ -198,47 +208,6 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
         kv_dtype,
         ring_entries,
     })
-}
-
-fn rope(source: &GgufFile, bound: &Bound) -> Result<Vec<u8>, PlanError> {
-    let factors = match &bound.rope_factors {
-        None => None,
-        Some(info) if info.ty.name() != "F32" => {
-            return Err(PlanError::Arch(ArchError::Dtype {
-                tensor: info.name.clone(),
-                found: info.ty.name().to_owned(),
-                known: "f32".to_owned(),
-            }));
-        }
-        Some(info) => Some(lowering::rope_factors(
-            &info.name,
-            &source.tensor_bytes(info)?,
-        )?),
-    };
-    Ok(lowering::rope_table(&bound.geometry, factors.as_deref()))
-}
-
-/// Digest of each bound weight's bytes in the file.
-fn digests(source: &GgufFile, bound: &Bound) -> Result<Vec<Digest>, GgufError> {
-    let weights = bound.weights.iter();
-    weights
-        .map(|weight| digest(source, weight.info.offset, weight.info.bytes))
-        .collect()
-}
-
-/// Digest of `bytes` bytes of the file from `offset` on.
-fn digest(source: &GgufFile, offset: u64, bytes: u64) -> Result<Digest, GgufError> {
-    let mut window = vec![0; bytes.min(READ_BYTES as u64) as usize];
-    let mut hasher = blake3::Hasher::new();
-    let (mut at, end) = (offset, offset + bytes);
-    while at < end {
-        let take = (end - at).min(READ_BYTES as u64);
-        let part = &mut window[..take as usize];
-        source.read_at(at, part)?;
-        hasher.update(part);
-        at += take;
-    }
-    Ok(*hasher.finalize().as_bytes())
 }
 
 fn fits(

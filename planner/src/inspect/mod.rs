@@ -47,11 +47,21 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
     let (model, g) = (&plan.model, &plan.model.geometry);
     writeln!(
         out,
-        "\nmodel     {} ({}), file of {} bytes",
+        "\nmodel     {} ({}), {} of {} bytes",
         clean(&model.name),
         clean(&model.arch),
-        model.file_bytes
+        match model.files.len() {
+            1 => "file".to_owned(),
+            files => format!("{files} files"),
+        },
+        model.file_bytes()
     )?;
+    if !model.has_weights() {
+        writeln!(
+            out,
+            "  weights: absent (digests unfilled); the plan cannot run"
+        )?;
+    }
     writeln!(
         out,
         "  layers {}, hidden {}, heads {}/{} of {}, ffn {}, vocab {}",

@@ -44,7 +44,7 @@ pub struct Layout {
 pub fn layout(
     bound: &Bound,
     options: &Options,
-    digests: &[Digest],
+    digests: &[Option<Digest>],
     rope: Vec<u8>,
 ) -> Result<Layout, LowerError> {
     let mut buffers = Buffers(Vec::new());
@@ -128,7 +128,7 @@ fn place(
     bound: &Bound,
     layer: Option<u32>,
     name: &str,
-    digests: &[Digest],
+    digests: &[Option<Digest>],
     buffers: &mut Buffers,
     tensors: &mut Vec<(usize, Tensor)>,
 ) -> Result<(), LowerError> {
@@ -155,11 +155,14 @@ fn place(
         let tensor = Tensor {
             name: weight.info.name.clone(),
             dtype: weight.dtype,
+            stored: weight.stored,
+            load: weight.info.ops.clone(),
             rows: weight.rows,
             cols: weight.cols,
             file_offset: weight.info.offset,
             file_bytes: weight.info.bytes,
-            digest: digests.get(index).copied().unwrap_or_default(),
+            more: weight.info.more.clone(),
+            digest: digests.get(index).copied().flatten(),
             buffer,
             offset,
             bytes,

@@ -45,7 +45,7 @@ pub fn lower(
     graph: &Graph,
     options: &Options,
     target: Target,
-    digests: &[Digest],
+    digests: &[Option<Digest>],
     rope: Vec<u8>,
 ) -> Result<Lowered, LowerError> {
     let layout = layout::layout(bound, options, digests, rope)?;

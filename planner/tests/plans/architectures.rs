@@ -13,7 +13,7 @@ use refrain_planner::{CheckedPlan, PlanError};
 fn every_declaration_binds_and_builds() {
     for arch in ARCHS {
         let file = Tiny::new(arch.name).open();
-        let bound = bind(file.header()).unwrap();
+        let bound = bind(file.table()).unwrap();
         let graph = graph::build(&bound).unwrap();
         let per_layer = arch.layer.len();
         let outside = arch.prologue.len() + arch.epilogue.len();
@@ -278,7 +278,7 @@ fn immediate(plan: &CheckedPlan, suffix: &str, arg: &str) -> u32 {
 fn rotation_style_and_defaults_follow_the_architecture() {
     let file = repository(NANO_LLAMA);
     assert_eq!(
-        bind(file.header()).unwrap().arch.rope,
+        bind(file.table()).unwrap().arch.rope,
         RopeStyle::AdjacentPairs
     );
     let llama = plan(&file, "gfx1100").unwrap();

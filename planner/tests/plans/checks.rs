@@ -8,6 +8,7 @@ use refrain_planner::plan::{
     Arg, BufferKind, Eligibility, Extent, Launch, Plan, RefusalReason, StepBody,
 };
 use refrain_planner::schedule::build;
+use refrain_planner::source::LoadOp;
 use refrain_planner::{CheckError, CheckedPlan, CompileOptions, compile};
 
 fn launch<'a>(plan: &'a mut Plan, name: &str) -> &'a mut Launch {
@@ -48,28 +49,83 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         |p| p.model.geometry.rope_theta = f32::INFINITY,
         "MODL",
     ),
-    ("no header", |p| p.model.header_bytes = 0, "MODL"),
+    ("no files", |p| p.model.files.clear(), "MODL"),
     (
-        "header into a tensor",
+        "lengths of files overflow",
         |p| {
-            let first = p.model.tensors.iter().map(|t| t.file_offset).min();
-            p.model.header_bytes = first.unwrap() + 1;
+            p.model.files[0].bytes = u64::MAX;
+            p.model.files.push(p.model.files[0]);
         },
         "MODL",
     ),
     (
+        "one tensor without digest",
+        |p| p.model.tensors[1].digest = None,
+        "MODL",
+    ),
+    (
+        "tensor from one file into the next",
+        |p| {
+            let tensor = p.model.tensors[1].clone();
+            let middle = tensor.file_offset + tensor.file_bytes / 2;
+            let mut second = p.model.files[0];
+            second.bytes -= middle;
+            second.header_bytes = 1;
+            p.model.files[0].bytes = middle;
+            p.model.files.push(second);
+        },
+        "TENS",
+    ),
+    (
+        "more pieces than rows",
+        |p| {
+            let tensor = &mut p.model.tensors[1];
+            tensor.more = vec![tensor.file_offset];
+        },
+        "TENS",
+    ),
+    (
+        "a piece outside every file",
+        |p| p.model.tensors[2].more = vec![1 << 40],
+        "TENS",
+    ),
+    (
+        "stored wider than planned",
+        |p| p.model.tensors[2].stored = Dtype::F32,
+        "TENS",
+    ),
+    (
+        "pairs of an odd head",
+        |p| p.model.tensors[2].load = vec![LoadOp::PairRows { head_rows: 3 }],
+        "TENS",
+    ),
+    (
+        "arithmetic on halves",
+        |p| p.model.tensors[2].load = vec![LoadOp::AddOne],
+        "TENS",
+    ),
+    ("no header", |p| p.model.files[0].header_bytes = 0, "MODL"),
+    (
+        "header into a tensor",
+        |p| {
+            let first = p.model.tensors.iter().map(|t| t.file_offset).min();
+            p.model.files[0].header_bytes = first.unwrap() + 1;
+        },
+        "TENS",
+    ),
+    (
         "header past file",
-        |p| p.model.header_bytes = u64::MAX,
+        |p| p.model.files[0].header_bytes = u64::MAX,
         "MODL",
     ),
     (
         "header past limit",
         |p| {
-            p.model.file_bytes = 1 << 40;
+            p.model.files[0].bytes = 1 << 40;
             for tensor in &mut p.model.tensors {
                 tensor.file_offset += 1 << 32;
             }
-            p.model.header_bytes = 1 << 31;
+            p.model.files[0].header_bytes = 1 << 31;
         },
         "MODL",
     ),

@@ -1,6 +1,6 @@
 //! Models to plan: the ones in the repository, and tiny ones written on the spot.
 
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::Plan;
 use refrain_planner::{CheckedPlan, CompileOptions, PlanError, compile};
@@ -9,9 +9,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 /// A model file of this repository.
-pub fn repository(path: &str) -> GgufFile {
+pub fn repository(path: &str) -> ModelSource {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    GgufFile::open(root.join(path)).unwrap()
+    ModelSource::open(root.join(path)).unwrap()
 }
 
 pub const AUSTEN: &str = "golden/models/austen-qwen3-4m.q8_0.gguf";
@@ -104,11 +104,11 @@ impl Tiny {
     }
 
     /// Writes the file and opens it.
-    pub fn open(&self) -> GgufFile {
+    pub fn open(&self) -> ModelSource {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&self.bytes()).unwrap();
         // The reader keeps its own handle, so the name may go.
-        GgufFile::open(file.path()).unwrap()
+        ModelSource::open(file.path()).unwrap()
     }
 
     /// The file's bytes.
@@ -170,7 +170,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Compiles for a built-in machine with a context of 32.
-pub fn plan(file: &GgufFile, machine: &str) -> Result<CheckedPlan, PlanError> {
+pub fn plan(file: &ModelSource, machine: &str) -> Result<CheckedPlan, PlanError> {
     let options = CompileOptions {
         context: Some(32),
         ..CompileOptions::default()

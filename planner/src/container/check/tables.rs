@@ -1,8 +1,8 @@
 //! Model, options, buffers, tensors and kernels of a plan against each other and the catalog.
 
 use super::error::{CheckError, Place};
+use super::model;
 use crate::container::limits;
-use crate::gguf;
 use crate::identity::hex;
 use crate::lowering;
 use crate::plan::{Buffer, BufferKind, Kernel, Plan, Tensor};
@@ -35,7 +35,7 @@ pub(super) fn check(plan: &Plan) -> Result<Target, CheckError> {
         return Err(CheckError::mismatch(Place::Machine, "target", found, known));
     };
     geometry(plan)?;
-    header(plan)?;
+    model::check(plan)?;
     options(plan)?;
     names(plan)?;
     buffers(plan)?;
@@ -88,21 +88,6 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
     if plan.model.eos.is_some_and(|eos| eos >= g.vocab) {
         let expected = format!("below the vocabulary size {}", g.vocab);
         return wrong("eos", format!("{:?}", plan.model.eos), expected);
-    }
-    Ok(())
-}
-
-/// The header of the model file ends before every tensor and is no longer than the reader allows.
-fn header(plan: &Plan) -> Result<(), CheckError> {
-    let model = &plan.model;
-    let first = model.tensors.iter().map(|tensor| tensor.file_offset).min();
-    // The header's end is rounded up to the alignment of tensors.
-    let longest = gguf::limits::MAX_HEADER_BYTES + gguf::limits::MAX_ALIGNMENT;
-    let most = longest.min(model.file_bytes).min(first.unwrap_or(u64::MAX));
-    if model.header_bytes == 0 || model.header_bytes > most {
-        let expected = format!("1 to {most}");
-        let (place, found) = (Place::Model, model.header_bytes);
-        return Err(CheckError::mismatch(place, "header_bytes", found, expected));
     }
     Ok(())
 }
@@ -246,7 +231,7 @@ fn tensors(plan: &Plan) -> Result<(), CheckError> {
     let mut placed: Vec<(u32, u64, u64, &Tensor)> = Vec::new();
     for tensor in &plan.model.tensors {
         let buffer = plan.buffers.get(tensor.buffer as usize);
-        tensor_fits(plan, tensor, buffer)?;
+        tensor_fits(tensor, buffer)?;
         placed.push((
             tensor.buffer,
             tensor.offset,
@@ -268,7 +253,7 @@ fn tensors(plan: &Plan) -> Result<(), CheckError> {
     Ok(())
 }
 
-fn tensor_fits(plan: &Plan, tensor: &Tensor, buffer: Option<&Buffer>) -> Result<(), CheckError> {
+fn tensor_fits(tensor: &Tensor, buffer: Option<&Buffer>) -> Result<(), CheckError> {
     let place = || Place::Tensor(tensor.name.clone());
     let wrong = |what, found: String, expected: String| {
         Err(CheckError::mismatch(place(), what, found, expected))
@@ -285,7 +270,7 @@ fn tensor_fits(plan: &Plan, tensor: &Tensor, buffer: Option<&Buffer>) -> Result<
         place: place(),
         source,
     };
-    let in_file = tensor.dtype.file_bytes(rows, cols).map_err(catalog)?;
+    let in_file = tensor.stored.file_bytes(rows, cols).map_err(catalog)?;
     let on_device = tensor.dtype.device_bytes(rows, cols).map_err(catalog)?;
     if tensor.file_bytes != in_file {
         return wrong(
@@ -309,15 +294,6 @@ fn tensor_fits(plan: &Plan, tensor: &Tensor, buffer: Option<&Buffer>) -> Result<
     if end.is_none_or(|end| end > buffer.bytes) {
         let found = format!("{} + {}", tensor.offset, tensor.bytes);
         return wrong("end", found, format!("at most {}", buffer.bytes));
-    }
-    let end = tensor.file_offset.checked_add(tensor.file_bytes);
-    if end.is_none_or(|end| end > plan.model.file_bytes) {
-        let found = format!("{} + {}", tensor.file_offset, tensor.file_bytes);
-        return wrong(
-            "end in file",
-            found,
-            format!("at most {}", plan.model.file_bytes),
-        );
     }
     Ok(())
 }
