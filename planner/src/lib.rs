@@ -26,7 +26,8 @@ pub mod source;
 pub mod tokenizer;
 
 pub use compile::{
-    CompileOptions, DEFAULT_CONTEXT, DEFAULT_RING_ENTRIES, FillError, PlanError, compile, fill,
+    CompileOptions, DEFAULT_CONTEXT, DEFAULT_RING_ENTRIES, FillError, PlanError, compile,
+    compile_family, fill,
 };
 pub use container::{CheckError, CheckedPlan, ContainerError, LoadError};
 pub use identity::{Identity, Layer, SequenceHash};

@@ -333,7 +333,7 @@ impl Checked {
         objects: &dyn CodeObjects,
         mut tap: Option<&mut dyn PacketTap>,
     ) -> Result<Recorded, Poisoned> {
-        let positions = default_positions(self.plan.options.context);
+        let positions = default_positions(self.plan.options.bucket);
         let sequence = Expectation::of(&self.plan).at(Stage::Record)?.sequence;
         let mut tapes = Vec::new();
         let mut last = None;

@@ -519,6 +519,7 @@ impl Session {
 
     fn scrub(&self) -> Result<(), InstanceError> {
         self.instance.fill(BufferKind::Scratch, SCRUB)?;
+        self.instance.fill(BufferKind::State, SCRUB)?;
         self.instance.fill(BufferKind::Kv, SCRUB)
     }
 

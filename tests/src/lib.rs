@@ -9,6 +9,7 @@ pub mod subject;
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
+use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
@@ -22,6 +23,8 @@ use std::sync::Arc;
 
 /// The trained model in the repository.
 pub const AUSTEN: &str = "golden/models/austen-qwen3-4m.q8_0.gguf";
+/// The trained model with linear attention in three of four layers.
+pub const AUSTEN_LINEAR: &str = "golden/models/austen-qwen35-6m.q8_0.gguf";
 /// Byte that state is filled with before runs that are compared.
 pub const SCRUB: u8 = 0x5A;
 
@@ -82,6 +85,8 @@ pub struct Setup {
     pub kv: Dtype,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
+    /// Whether operations are fused.
+    pub fused: bool,
     /// Seed of the software GPU.
     pub seed: u64,
     /// Strict mode of the software GPU.
@@ -96,6 +101,7 @@ impl Setup {
             session: SessionOptions::default(),
             kv: Dtype::F32,
             context: None,
+            fused: true,
             seed: 0,
             strict: None,
         }
@@ -112,6 +118,11 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let options = CompileOptions {
         kv_dtype: setup.kv,
         context: setup.context,
+        no_fuse: if setup.fused {
+            Vec::new()
+        } else {
+            fusions().map(str::to_owned).collect()
+        },
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))
@@ -147,6 +158,7 @@ pub fn scrub(session: &Session) -> anyhow::Result<()> {
     for kind in [
         BufferKind::Scratch,
         BufferKind::Kv,
+        BufferKind::State,
         BufferKind::TokenRing,
         BufferKind::Prompt,
     ] {

@@ -30,6 +30,14 @@ record!(Geometry {
     context_max: u32,
     norm_eps: f32,
     rope_theta: f32,
+    conv_taps: u32,
+    state_heads: u32,
+    state_key_heads: u32,
+    state_dim: u32,
+    experts: u32,
+    experts_used: u32,
+    expert_ffn: u32,
+    shared_ffn: u32,
 });
 choice!(LoadOp {
     1 => PairRows { head_rows: u32 },
@@ -60,6 +68,7 @@ record!(Tensor {
 });
 record!(Options {
     context: u32,
+    bucket: u32,
     kv_dtype: Dtype,
     ring_entries: u32
 });
@@ -71,6 +80,7 @@ choice!(BufferKind {
     5 => Control,
     6 => Prompt,
     7 => TokenRing,
+    8 => State,
 });
 record!(Buffer { name: String, kind: BufferKind, bytes: u64, align: u32, content: Vec<u8> });
 record!(Kernel {

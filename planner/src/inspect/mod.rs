@@ -86,10 +86,14 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
         machine.vram_bytes
     )?;
     let options = &plan.options;
+    write!(out, "options   context {}", options.context)?;
+    if options.bucket < options.context {
+        write!(out, ", positions below {}", options.bucket)?;
+    }
     writeln!(
         out,
-        "options   context {}, KV {}, ring of {}",
-        options.context, options.kv_dtype, options.ring_entries
+        ", KV {}, ring of {}",
+        options.kv_dtype, options.ring_entries
     )
 }
 
@@ -98,6 +102,7 @@ const fn kind_name(kind: BufferKind) -> &'static str {
         BufferKind::Weights => "weights",
         BufferKind::Constant => "constant",
         BufferKind::Kv => "kv",
+        BufferKind::State => "state",
         BufferKind::Scratch => "scratch",
         BufferKind::Control => "control",
         BufferKind::Prompt => "prompt",

@@ -88,8 +88,8 @@ impl Model {
     }
 }
 
-/// Shape of a dense decoder-only transformer.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Shape of a decoder. Counts of parts that a model has not are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Geometry {
     /// Transformer blocks.
     pub layers: u32,
@@ -101,7 +101,7 @@ pub struct Geometry {
     pub kv_heads: u32,
     /// Elements per head D.
     pub head_dim: u32,
-    /// Feed-forward width F.
+    /// Feed-forward width F of dense layers.
     pub ffn: u32,
     /// Vocabulary rows V.
     pub vocab: u32,
@@ -113,6 +113,22 @@ pub struct Geometry {
     pub norm_eps: f32,
     /// RoPE base theta.
     pub rope_theta: f32,
+    /// Columns of a causal convolution, this step's included.
+    pub conv_taps: u32,
+    /// Value heads of a linear-attention layer, each with a state of `state_dim` x `state_dim`.
+    pub state_heads: u32,
+    /// Query and key heads of a linear-attention layer.
+    pub state_key_heads: u32,
+    /// Elements per head of a linear-attention layer.
+    pub state_dim: u32,
+    /// Experts of a layer.
+    pub experts: u32,
+    /// Experts that one token uses.
+    pub experts_used: u32,
+    /// Feed-forward width of one expert.
+    pub expert_ffn: u32,
+    /// Feed-forward width of the shared expert.
+    pub shared_ffn: u32,
 }
 
 /// One weight tensor: where it lies in the file and where in device memory.
@@ -152,6 +168,9 @@ pub struct Tensor {
 pub struct Options {
     /// Tokens of context this plan allocates KV rows for.
     pub context: u32,
+    /// Positions that this plan runs at are below this: the context, or the end of a bucket of a
+    /// family of plans that share their buffers' shapes.
+    pub bucket: u32,
     /// Element type of the KV cache: `F32` (exact mode) or `F16`.
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
@@ -182,6 +201,9 @@ pub enum BufferKind {
     Constant,
     /// Keys or values of one layer, `[context][kv_dim]`.
     Kv,
+    /// What a layer keeps of all tokens so far in a size of its own: convolution columns or a
+    /// recurrent state. Zero before a text.
+    State,
     /// Activations; content is dead between tokens.
     Scratch,
     /// The control block of words (`refrain_kernels::WORDS`).

@@ -131,6 +131,9 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ),
     ("eos past vocabulary", |p| p.model.eos = Some(80), "MODL"),
     ("context past model", |p| p.options.context = 129, "OPTS"),
+    ("bucket past the context", |p| p.options.bucket = 33, "OPTS"),
+    ("no bucket", |p| p.options.bucket = 0, "OPTS"),
+    ("bucket of other regions", |p| p.options.bucket = 31, "STEP"),
     ("no context", |p| p.options.context = 0, "OPTS"),
     (
         "quantised cache",
@@ -138,7 +141,14 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         "OPTS",
     ),
     ("ring of three", |p| p.options.ring_entries = 3, "OPTS"),
-    ("other context", |p| p.options.context = 31, "BUFF"),
+    (
+        "other context",
+        |p| {
+            p.options.context = 31;
+            p.options.bucket = 31;
+        },
+        "BUFF",
+    ),
     ("other ring", |p| p.options.ring_entries = 32, "BUFF"),
     ("empty buffer", |p| p.buffers[5].bytes = 0, "BUFF"),
     ("huge buffer", |p| p.buffers[5].bytes = 1 << 60, "BUFF"),
@@ -378,11 +388,7 @@ fn every_contradiction_is_refused_with_its_section() {
 /// Moves one address of a launch and makes everything else agree: regions, edges and waits. What is
 /// then refused is refused for the address.
 fn move_argument(plan: &mut Plan, step: &str, argument: &str, to: impl Fn(u32, u64) -> (u32, u64)) {
-    let ranges = WordRanges {
-        vocab: plan.model.geometry.vocab,
-        context: plan.options.context,
-        ring_entries: plan.options.ring_entries,
-    };
+    let ranges = WordRanges::of(&plan.model.geometry, &plan.options);
     let control = plan.control_buffer().unwrap();
     let kernels = plan.kernels.clone();
     let launch = launch(plan, step);

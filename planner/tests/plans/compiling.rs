@@ -2,7 +2,9 @@
 //!
 //! The snapshot is renewed by `INSTA_UPDATE=always cargo test -p refrain-planner --test plans`.
 
-use crate::fixture::{AUSTEN, F32, Meta, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository};
+use crate::fixture::{
+    AUSTEN, F32, Meta, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository, unfused,
+};
 use refrain_kernels::{Dtype, RingEntry};
 use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
@@ -80,7 +82,7 @@ fn inspect_escapes_what_a_terminal_would_obey() {
 
 #[test]
 fn inspect_gives_the_edge_that_a_wait_stands_for() {
-    let plan = plan(&repository(NANO_QWEN3), "gfx1100").unwrap();
+    let plan = unfused(&repository(NANO_QWEN3), "gfx1100").unwrap();
     // q, k and v read one norm; one wait before the first of them serves all three.
     let wait = plan.schedule.waits.iter().position(|wait| {
         let step = &plan.steps[wait.before as usize];

@@ -119,6 +119,7 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         },
         &[Model],
     ),
+    ("bucket", |p, n| p.options.bucket += n, &[Structure]),
     ("context", |p, n| p.options.context += n, &[Structure]),
     (
         "cache type",

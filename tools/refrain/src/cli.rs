@@ -118,6 +118,13 @@ pub struct CompileArgs {
     /// Element type of the KV cache; default: f32, the exact mode.
     #[arg(long, value_enum)]
     pub kv: Option<KvArg>,
+    /// Positions that the plan runs at are below this; default: the whole context.
+    #[arg(long, value_name = "TOKENS")]
+    pub bucket: Option<u32>,
+    /// Launch these operations one by one instead of fused; may be repeated. An unknown name is
+    /// answered with all of them.
+    #[arg(long, value_name = "NAME")]
+    pub no_fuse: Vec<String>,
 }
 
 /// Which device, and how the software GPU behaves.

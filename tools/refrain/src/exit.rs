@@ -1,7 +1,8 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
 use refrain_planner::{
-    FillError, LoadError, PlanError, durable::WriteError, machine::MachineError, source::ReadError,
+    FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
+    machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
@@ -235,7 +236,11 @@ fn of_read(error: &ReadError) -> Exit {
 fn of_plan(error: &PlanError) -> Exit {
     match error {
         PlanError::Read(error) => of_read(error),
-        PlanError::Context { .. } => Exit::Usage,
+        PlanError::Context { .. }
+        | PlanError::Bucket { .. }
+        | PlanError::BucketOrder { .. }
+        | PlanError::Lower(LowerError::UnknownFusion { .. }) => Exit::Usage,
+        PlanError::Lower(LowerError::NoRow { .. }) => Exit::Bug,
         PlanError::Fill(FillError::Differs { .. }) => Exit::Mismatch,
         PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,
         _ => Exit::Data,

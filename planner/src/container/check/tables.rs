@@ -55,7 +55,6 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
         ("heads", g.heads),
         ("kv_heads", g.kv_heads),
         ("head_dim", g.head_dim),
-        ("ffn", g.ffn),
         ("vocab", g.vocab),
         ("rope_dims", g.rope_dims),
         ("context_max", g.context_max),
@@ -68,6 +67,13 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
                 format!("1 to {}", RingEntry::TOKEN_LIMIT),
             );
         }
+    }
+    if g.ffn.max(g.expert_ffn) == 0 {
+        return wrong(
+            "ffn",
+            "0".into(),
+            "above 0 in a model without experts".into(),
+        );
     }
     if !g.heads.is_multiple_of(g.kv_heads) {
         return wrong(
@@ -104,6 +110,10 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
             options.context.to_string(),
             format!("1 to {most}"),
         );
+    }
+    if options.bucket == 0 || options.bucket > options.context {
+        let expected = format!("1 to {}, the context", options.context);
+        return wrong("bucket", options.bucket.to_string(), expected);
     }
     if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16) {
         return wrong(

@@ -190,6 +190,8 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
         compile if compile.machine.is_some() => "machine",
         compile if compile.context.is_some() => "context",
         compile if compile.kv.is_some() => "kv",
+        compile if compile.bucket.is_some() => "bucket",
+        compile if !compile.no_fuse.is_empty() => "no-fuse",
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
@@ -230,7 +232,7 @@ fn prompt(
         }
         (None, None, _) => Vec::new(),
     };
-    let (vocab, context) = (plan.model.geometry.vocab, plan.options.context);
+    let (vocab, context) = (plan.model.geometry.vocab, plan.options.bucket);
     if ids.is_empty() {
         return Err(bad(
             "the prompt has no tokens: give at least one character".to_owned()
