@@ -235,6 +235,31 @@ fn llama3_factors_equal_the_converted_ones() {
     near(17, 9.666729);
 }
 
+/// They reach the rotation table of the plan: frequencies are turns as a sum of two f32.
+#[test]
+fn llama3_factors_are_in_the_plan() {
+    let slowest = |scaled: bool| {
+        let folder = Folder::of(HF_LLAMA);
+        if scaled {
+            folder.config(|c| {
+                c["rope_parameters"] = json!({
+                    "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0, "original_max_position_embeddings": 128,
+                });
+            });
+        }
+        let plan = folder.plan().unwrap();
+        let rope = plan
+            .buffers
+            .iter()
+            .find(|buffer| buffer.name == "rope")
+            .unwrap();
+        let last = rope.content.as_chunks::<8>().0.last().unwrap();
+        f32::from_le_bytes(last[..4].try_into().unwrap())
+    };
+    assert_eq!(slowest(false) / slowest(true), 8.0);
+}
+
 #[test]
 fn several_end_tokens_are_kept() {
     let folder = Folder::of(HF_LLAMA);
