@@ -144,9 +144,35 @@ fn op_sel(text: &mut String, syntax: Syntax, inst: &Inst) {
     // The accumulator of FMAC is a third source, which LLVM 19 prints as unselected.
     let written = inst.row.shape.sources();
     let n = written + usize::from(inst.row.op == Op::VFmacF16);
-    let shown = if syntax == Syntax::True16 { n } else { written };
-    let bits = inst.mods.opsel & ((1 << shown) - 1) | (inst.mods.opsel >> 3 << n);
-    bit_list(text, "op_sel", bits, n + 1);
+    if syntax == Syntax::True16 {
+        let selected = selected_halves(inst);
+        // LLVM 22 has no entry for what a comparison writes if that is EXEC or it has DPP.
+        let to_exec = matches!(inst.row.op, Op::VCmpx(..));
+        let masks = to_exec || (inst.row.format == Format::Vopc && inst.dpp != Dpp::None);
+        if selected != 0 {
+            let bits = selected & ((1 << n) - 1) | (selected >> 3 << n);
+            bit_list(text, "op_sel", bits, n + usize::from(!masks));
+        }
+        return;
+    }
+    let bits = inst.mods.opsel & ((1 << written) - 1) | (inst.mods.opsel >> 3 << n);
+    if bits != 0 {
+        bit_list(text, "op_sel", bits, n + 1);
+    }
+}
+
+/// The bits of `op_sel` that belong to 16-bit operands.
+fn selected_halves(inst: &Inst) -> u8 {
+    let shape = &inst.row.shape;
+    let sources = (0..3).filter(|&k| shape.src[k].is_half());
+    let mut mask: u8 = sources.map(|k| 1 << k).sum();
+    if shape.dst.is_half() {
+        mask |= 0b1000;
+    }
+    if inst.row.op == Op::VFmacF16 {
+        mask |= 0b100;
+    }
+    inst.mods.opsel & mask
 }
 
 fn packed_modifiers(text: &mut String, inst: &Inst) {
