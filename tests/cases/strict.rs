@@ -288,6 +288,12 @@ fn every_dropped_wait_or_invalidation_of_the_golden_token_is_reported() {
                 missed.push((at, name));
             }
         }
+        println!(
+            "{target}: {} of {} waits and invalidations dropped, {} missed",
+            found.len().div_ceil(step),
+            found.len(),
+            missed.len()
+        );
         assert_eq!(missed, [], "{target}: of {}", found.len());
         write(&words);
         tokens(&mut session, &[41, 84, 365], 4, "restored");
