@@ -81,6 +81,8 @@ pub struct Setup {
     pub kv: Dtype,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
+    /// Positions of the plan; `None` for the context.
+    pub bucket: Option<u32>,
     /// Whether operations are fused.
     pub fused: bool,
     /// Seed of the software GPU.
@@ -95,6 +97,7 @@ impl Setup {
             session: SessionOptions::default(),
             kv: Dtype::F32,
             context: None,
+            bucket: None,
             fused: true,
             seed: 0,
         }
@@ -111,6 +114,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let options = CompileOptions {
         kv_dtype: setup.kv,
         context: setup.context,
+        bucket: setup.bucket,
         no_fuse: if setup.fused {
             Vec::new()
         } else {
