@@ -194,6 +194,21 @@ pub fn state_digest(session: &mut Session) -> anyhow::Result<String> {
     Ok(hex(&refrain_recorder::state_digest(&session.snapshot()?)))
 }
 
+/// One digest over every buffer but scratch, whose content is dead between tokens.
+///
+/// # Errors
+/// Device errors.
+pub fn kept_digest(session: &mut Session) -> anyhow::Result<String> {
+    let mut states = session.snapshot()?;
+    let buffers = &session.instance().plan().buffers;
+    for (state, buffer) in states.iter_mut().zip(buffers) {
+        if buffer.kind == BufferKind::Scratch {
+            state.bytes.clear();
+        }
+    }
+    Ok(hex(&refrain_recorder::state_digest(&states)))
+}
+
 /// Digest of the state after each of `steps` consecutive token steps of a text.
 ///
 /// # Errors
