@@ -85,6 +85,8 @@ pub struct Setup {
     pub kv: Dtype,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
+    /// Positions of the plan; `None` for the context.
+    pub bucket: Option<u32>,
     /// Whether operations are fused.
     pub fused: bool,
     /// Seed of the software GPU.
@@ -101,6 +103,7 @@ impl Setup {
             session: SessionOptions::default(),
             kv: Dtype::F32,
             context: None,
+            bucket: None,
             fused: true,
             seed: 0,
             strict: None,
@@ -118,6 +121,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let options = CompileOptions {
         kv_dtype: setup.kv,
         context: setup.context,
+        bucket: setup.bucket,
         no_fuse: if setup.fused {
             Vec::new()
         } else {
@@ -196,6 +200,21 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
 /// Device errors.
 pub fn state_digest(session: &mut Session) -> anyhow::Result<String> {
     Ok(hex(&refrain_recorder::state_digest(&session.snapshot()?)))
+}
+
+/// One digest over every buffer but scratch, whose content is dead between tokens.
+///
+/// # Errors
+/// Device errors.
+pub fn kept_digest(session: &mut Session) -> anyhow::Result<String> {
+    let mut states = session.snapshot()?;
+    let buffers = &session.instance().plan().buffers;
+    for (state, buffer) in states.iter_mut().zip(buffers) {
+        if buffer.kind == BufferKind::Scratch {
+            state.bytes.clear();
+        }
+    }
+    Ok(hex(&refrain_recorder::state_digest(&states)))
 }
 
 /// Digest of the state after each of `steps` consecutive token steps of a text.
