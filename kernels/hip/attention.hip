@@ -46,8 +46,8 @@ DEVICE void add_weighted(float (&o)[COUNT], float weight, const Run<T, COUNT> &r
   for (u32 i = 0; i < COUNT; i++) o[i] = fmadd(weight, (float)row.v[i], o[i]);
 }
 
-// What a work-group found over its tiles, for one dim: the maximum score, and sum and weighted value
-// relative to it.
+// What a work-group found over its tiles, for one dim: the maximum score, and sum and weighted
+// value relative to it.
 struct Partial {
   float top, total, value;
 };

@@ -1,5 +1,5 @@
-// Seeded sampling: temperature, the top_k best logits, of these the smallest front with top_p of the
-// mass, one draw. Changes nothing once control.done is set.
+// Seeded sampling: temperature, the top_k best logits, of these the smallest front with top_p of
+// the mass, one draw. Changes nothing once control.done is set.
 //
 // The draw is Philox4x32-10 (Salmon et al., SC 2011) with counter (pos, 0, 0, 0) and key (seed_lo,
 // seed_hi): word 0 >> 8, times 2^-24. So it depends on seed and position, not on what was drawn

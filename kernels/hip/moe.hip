@@ -6,9 +6,9 @@
 // Softmax over n <= 1024 logits, then the top_k by descending probability and ascending index.
 //
 // Order: M = max; thread t takes experts t, t + 256, ... : e = exp(x - M), summed ascending; lanes
-// by sum32; the eight waves ascending; p = e * rcp(sum). The rank of an expert is the number of
-// better ones, so no two share one. A NaN probability counts as -1, below every other. With
-// `normalize`, weights are divided by their sum, taken by ascending rank.
+// by sum32; the eight waves ascending; p = e * rcp(sum). Then one wave takes the best, top_k times.
+// A NaN probability counts as -1, below every other, so ids are always distinct and in range. With
+// `normalize`, weights are divided by their sum, taken from the best on.
 KERNEL(256) moe_route(const float *__restrict logits, u32 *__restrict ids,
                       float *__restrict weights, u32 n, u32 top_k, u32 normalize) {
   SHARED float keys[1024];
@@ -37,32 +37,32 @@ KERNEL(256) moe_route(const float *__restrict logits, u32 *__restrict ids,
 #pragma unroll
   for (u32 i = 1; i < 8; i++) sum = sum + partial_sum[i];
   float inverse = exact_rcp(sum);
-  // Padded to whole float4 with keys that are better than none.
-  u32 padded = (n + 3) & ~3u;
-  float mine[4];
-#pragma unroll
-  for (u32 j = 0; j < 4; j++) {
-    u32 i = t + 256 * j;
-    mine[j] = i < n ? keys[i] * inverse : 0.0f;
-    if (i < padded) keys[i] = i >= n ? -2.0f : mine[j] == mine[j] ? mine[j] : -1.0f;
+  // Padded to whole waves, with keys that are worse than any expert's.
+  u32 padded = (n + 31) & ~31u;
+  for (u32 i = t; i < padded; i += 256) {
+    float p = i < n ? keys[i] * inverse : -2.0f;
+    keys[i] = p == p ? p : -1.0f;
   }
   lds_barrier();
-  for (u32 j = 0; j < 4 && j * 256 < n; j++) {
-    u32 i = t + 256 * j;
-    if (i >= n) break;
-    float key = keys[i];
-    u32 rank = 0;
-    for (u32 base = 0; base < padded; base += 4) {
-      float4v other = *(const float4v *)&keys[base];
-#pragma unroll
-      for (u32 c = 0; c < 4; c++) {
-        bool better = other[c] > key || (other[c] == key && base + c < i);
-        rank += better ? 1 : 0;
+  if (wave_id() == 0) {
+    u32 lane = lane_id();
+    u32 rounds = padded >> 5;
+    for (u32 j = 0; j < top_k; j++) {
+      Best best{-4.0f, NOT_A_TOKEN};
+      for (u32 round = 0; round < rounds; round++) {
+        u32 i = round * 32 + lane;
+        float key = keys[i];
+        bool take = key > best.value;
+        best.value = take ? key : best.value;
+        best.index = take ? i : best.index;
       }
-    }
-    if (rank < top_k) {
-      ids[rank] = i;
-      sorted[rank] = mine[j];
+      best = best32(best);
+      // An expert is only ever looked at by this lane.
+      if ((best.index & 31u) == lane) keys[best.index] = -3.0f;
+      if (lane == 0) {
+        ids[j] = best.index;
+        sorted[j] = best.value < 0.0f ? __builtin_nanf("") : best.value;
+      }
     }
   }
   lds_barrier();

@@ -8,17 +8,36 @@
 
 #include "refrain.hpp"
 
-// The input of channel c `back` steps ago.
+// The input of channel c `back` steps ago; meaningless before position `back`.
 DEVICE float past(const float *ring, u32 channels, u32 c, u32 position, u32 back) {
-  return position >= back ? ring[((position - back) & 3u) * channels + c] : 0.0f;
+  return ring[((position - back) & 3u) * channels + c];
+}
+// What a loaded past input counts as. A branch around the load instead would make the waits behind
+// it cover loads that are not needed yet.
+DEVICE float tap(float input, u32 position, u32 back) { return position >= back ? input : 0.0f; }
+
+// What one channel's convolution reads: this step's input, weights, and the inputs one to three
+// steps ago. Loaded apart from its use, so that other loads can be issued in between.
+struct Taps {
+  float m;
+  float4v w;
+  float s1, s2, s3;
+};
+DEVICE Taps load_taps(const float *m, const float4v *w, const float *ring, u32 channels, u32 c,
+                      u32 position) {
+  return Taps{m[c],
+              w[c],
+              past(ring, channels, c, position, 1),
+              past(ring, channels, c, position, 2),
+              past(ring, channels, c, position, 3)};
 }
 
 // Order: oldest tap first, w0 * s3, then fma.
-DEVICE float conv4_silu(float m, float4v w, const float *ring, u32 channels, u32 c, u32 position) {
-  float acc = w.x * past(ring, channels, c, position, 3);
-  acc = fmadd(w.y, past(ring, channels, c, position, 2), acc);
-  acc = fmadd(w.z, past(ring, channels, c, position, 1), acc);
-  return exact_silu(fmadd(w.w, m, acc));
+DEVICE float conv4_silu(const Taps &taps, u32 position) {
+  float acc = taps.w.x * tap(taps.s3, position, 3);
+  acc = fmadd(taps.w.y, tap(taps.s2, position, 2), acc);
+  acc = fmadd(taps.w.z, tap(taps.s1, position, 1), acc);
+  return exact_silu(fmadd(taps.w.w, taps.m, acc));
 }
 
 KERNEL(256) conv_silu_k4(const float *__restrict m, const float4v *__restrict conv_w,
@@ -28,8 +47,9 @@ KERNEL(256) conv_silu_k4(const float *__restrict m, const float4v *__restrict co
   u32 position = control->pos;
   u32 c = group_id() * 256 + thread_id();
   if (c < channels) {
-    u[c] = conv4_silu(m[c], conv_w[c], conv_state, channels, c, position);
-    conv_state[(position & 3u) * channels + c] = m[c];
+    Taps taps = load_taps(m, conv_w, conv_state, channels, c, position);
+    u[c] = conv4_silu(taps, position);
+    conv_state[(position & 3u) * channels + c] = taps.m;
   }
 }
 
@@ -42,8 +62,8 @@ KERNEL(256) short_conv_k3(const float *__restrict bcx, const float *__restrict c
   u32 c = group_id() * 256 + thread_id();
   if (c < e) {
     float s = bcx[c] * bcx[2 * e + c];
-    float acc = conv_w[3 * c] * past(conv_state, e, c, position, 2);
-    acc = fmadd(conv_w[3 * c + 1], past(conv_state, e, c, position, 1), acc);
+    float acc = conv_w[3 * c] * tap(past(conv_state, e, c, position, 2), position, 2);
+    acc = fmadd(conv_w[3 * c + 1], tap(past(conv_state, e, c, position, 1), position, 1), acc);
     out[c] = bcx[e + c] * fmadd(conv_w[3 * c + 2], s, acc);
     conv_state[(position & 3u) * e + c] = s;
   }
@@ -142,20 +162,23 @@ struct State {
   static constexpr u32 LANES = D / 4;
   float4v s[OWN];
   float4v *at;
-  u32 row, column;
+  u32 row, column, position;
 
-  MEMBER State(float *state, u32 head, u32 position)
+  // Issues the loads. What they bring is first looked at in `step`.
+  MEMBER State(float *state, u32 head, u32 pos)
       : at((float4v *)(state + (u64)head * D * D) + thread_id()),
         row(thread_id() / LANES),
-        column(thread_id() % LANES * 4) {
+        column(thread_id() % LANES * 4),
+        position(pos) {
 #pragma unroll
-    for (u32 n = 0; n < OWN; n++) s[n] = position != 0 ? at[n * 256] : float4v{0, 0, 0, 0};
+    for (u32 n = 0; n < OWN; n++) s[n] = at[n * 256];
   }
 
   MEMBER void step(DeltaLds<D> &lds, Gates gates) {
     float4v sk{0, 0, 0, 0}, sq{0, 0, 0, 0};
 #pragma unroll
     for (u32 n = 0; n < OWN; n++) {
+      s[n] = position != 0 ? s[n] : float4v{0, 0, 0, 0};
       float q = lds.u[row + n * ROWS], k = lds.u[D + row + n * ROWS];
 #pragma unroll
       for (u32 c = 0; c < 4; c++) {
@@ -246,14 +269,33 @@ DEVICE void delta_net(const DeltaArgs &in, DeltaLds<D> &lds) {
   u32 position = in.control->pos;
   u32 j = group_id();
   u32 t = thread_id();
-  State<D> s(in.state, j, position);
   KeyHead key = key_head(j, in.nk, in.nv, in.tiled);
   u32 channels = (2 * in.nk + in.nv) * D;
-  for (u32 i = t; i < 3 * D; i += 256) {
+  // The small loads are issued before the state's, which are then in flight during the convolution
+  // (not longer: a barrier waits for all loads).
+  constexpr u32 ROUNDS = (3 * D + 255) / 256;
+  Taps taps[ROUNDS];
+  u32 channel[ROUNDS];
+#pragma unroll
+  for (u32 n = 0; n < ROUNDS; n++) {
+    u32 i = t + 256 * n < 3 * D ? t + 256 * n : 3 * D - 1;
     u32 head = i < D ? key.index : i < 2 * D ? in.nk + key.index : 2 * in.nk + j;
-    u32 c = head * D + (i & (D - 1));
-    lds.u[i] = conv4_silu(in.m[c], in.conv_w[c], in.conv_state, channels, c, position);
-    if (i >= 2 * D || key.first) in.conv_state[(position & 3u) * channels + c] = in.m[c];
+    channel[n] = head * D + (i & (D - 1));
+    taps[n] = load_taps(in.m, in.conv_w, in.conv_state, channels, channel[n], position);
+  }
+  __builtin_amdgcn_sched_barrier(0);
+  State<D> s(in.state, j, position);
+#pragma unroll
+  for (u32 n = 0; n < ROUNDS; n++) {
+    u32 i = t + 256 * n;
+    float u = conv4_silu(taps[n], position);
+    // Keeps the compiler from moving the taps' loads into the branch, behind the state's.
+    asm volatile("" : "+v"(u));
+    if (i < 3 * D) {
+      lds.u[i] = u;
+      bool owner = i >= 2 * D || key.first;
+      if (owner) in.conv_state[(position & 3u) * channels + channel[n]] = taps[n].m;
+    }
   }
   lds_barrier();
   if (wave_id() == 0) l2_head(lds.u, D, in.eps, in.scale);

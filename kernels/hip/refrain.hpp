@@ -237,6 +237,23 @@ DEVICE float max32(float value) {
   return larger(value, lane_xor<1>(value));
 }
 
+// A candidate: the larger value wins, of equal ones the lower index. NaN never wins.
+struct Best {
+  float value;
+  u32 index;
+};
+DEVICE Best better(Best a, Best b) {
+  bool take = b.value > a.value || (b.value == a.value && b.index < a.index);
+  return Best{take ? b.value : a.value, take ? b.index : a.index};
+}
+DEVICE Best best32(Best a) {
+  a = better(a, Best{lane_xor16(a.value), lane_xor16(a.index)});
+  a = better(a, Best{lane_xor<8>(a.value), lane_xor<8>(a.index)});
+  a = better(a, Best{lane_xor<4>(a.value), lane_xor<4>(a.index)});
+  a = better(a, Best{lane_xor<2>(a.value), lane_xor<2>(a.index)});
+  return better(a, Best{lane_xor<1>(a.value), lane_xor<1>(a.index)});
+}
+
 // A work-group barrier that orders LDS only: global memory is not shared inside these kernels, and
 // the full fence would invalidate caches in WGP mode.
 DEVICE void lds_barrier() {

@@ -159,6 +159,11 @@ impl FileSource {
             files,
         })
     }
+
+    /// The files, in the order in which offsets count through them.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(SourceFile::path)
+    }
 }
 
 impl TensorSource for FileSource {

@@ -1,7 +1,7 @@
 //! Numbers against independent implementations: numpy for the trained model, transformers for the
 //! nano models. Bounds: 1e-3 absolute on logits in exact mode; the f16 cache's bound is its own.
 
-use refrain_kernels::{Dtype, Target};
+use refrain_kernels::{Dtype, StopReason, Target};
 use refrain_replay::Route;
 use refrain_tests::{
     AUSTEN, AUSTEN_LINEAR, NanoOracle, Setup, TextOracle, largest_difference, logits, oracle,
@@ -184,5 +184,25 @@ fn fused_and_unfused_plans_agree() {
         assert_eq!(long.0, plain.0, "{name}");
         let error = largest_difference(&long.1, &plain.1);
         assert!(error < EXACT, "{name}: {error}");
+    }
+}
+
+/// A plan for the first positions of a longer context gives the same tokens, and ends where it says.
+#[test]
+fn a_bucket_ends_where_it_says() {
+    for name in ["qwen3", "qwen3_5"] {
+        let expected: NanoOracle = oracle(&format!("nano-{name}.json")).unwrap();
+        let setup = Setup {
+            context: Some(512),
+            bucket: Some(32),
+            ..Setup::on(Target::Gfx1100)
+        };
+        let model = repository(&format!("tests/models/nano-{name}.bf16.gguf"));
+        let mut session = session(&model, setup).unwrap();
+        let generation = session.generate(&expected.prompt, 40, &mut |_| {}).unwrap();
+        // Position 31 is the last; the tokens of positions from the prompt's last on are generated.
+        let tokens = 32 - (expected.prompt.len() - 1);
+        assert_eq!(generation.tokens, expected.generated[..tokens], "{name}");
+        assert_eq!(generation.stop, Some(StopReason::ContextEnd), "{name}");
     }
 }

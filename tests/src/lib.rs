@@ -3,6 +3,9 @@
 //! The cases themselves are in `tests/cases`. Tests of one crate live in that crate.
 #![forbid(unsafe_code)]
 
+pub mod conformance;
+pub mod subject;
+
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
@@ -12,6 +15,7 @@ use refrain_planner::placement::GpuLayers;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_replay::strict::StrictConfig;
 use refrain_replay::{DeviceSpec, OpenedDevice, Route, Session, SessionOptions, SoftOptions};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -82,12 +86,16 @@ pub struct Setup {
     pub kv: Dtype,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
+    /// Positions of the plan; `None` for the context.
+    pub bucket: Option<u32>,
     /// Whether operations are fused.
     pub fused: bool,
     /// Layers that stay in device memory.
     pub gpu_layers: GpuLayers,
     /// Seed of the software GPU.
     pub seed: u64,
+    /// Strict mode of the software GPU.
+    pub strict: Option<StrictConfig>,
 }
 
 impl Setup {
@@ -98,9 +106,11 @@ impl Setup {
             session: SessionOptions::default(),
             kv: Dtype::F32,
             context: None,
+            bucket: None,
             fused: true,
             gpu_layers: GpuLayers::All,
             seed: 0,
+            strict: None,
         }
     }
 }
@@ -115,6 +125,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let options = CompileOptions {
         kv_dtype: setup.kv,
         context: setup.context,
+        bucket: setup.bucket,
         no_fuse: if setup.fused {
             Vec::new()
         } else {
@@ -135,6 +146,7 @@ pub fn session(model: &Path, setup: Setup) -> anyhow::Result<Session> {
     let soft = SoftOptions {
         seed: setup.seed,
         threads: None,
+        strict: setup.strict,
     };
     let opened = OpenedDevice::open(DeviceSpec::Soft(setup.target), soft)?;
     let source = FileSource::open(model)?;
@@ -193,6 +205,21 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
 /// Device errors.
 pub fn state_digest(session: &mut Session) -> anyhow::Result<String> {
     Ok(hex(&refrain_recorder::state_digest(&session.snapshot()?)))
+}
+
+/// One digest over every buffer but scratch, whose content is dead between tokens.
+///
+/// # Errors
+/// Device errors.
+pub fn kept_digest(session: &mut Session) -> anyhow::Result<String> {
+    let mut states = session.snapshot()?;
+    let buffers = &session.instance().plan().buffers;
+    for (state, buffer) in states.iter_mut().zip(buffers) {
+        if buffer.kind == BufferKind::Scratch {
+            state.bytes.clear();
+        }
+    }
+    Ok(hex(&refrain_recorder::state_digest(&states)))
 }
 
 /// Digest of the state after each of `steps` consecutive token steps of a text.

@@ -128,6 +128,11 @@ pub const REFUSED: &[RefusedKey] = &[
         "false",
         "parallel residual branches",
     ),
+    refuse(
+        "nextn_predict_layers",
+        "0",
+        "layers that predict further tokens",
+    ),
     refuse("rope.scaling.type", "none", "scaled rotary positions"),
     refuse("rope.scale_linear", "1", "linearly scaled rotary positions"),
 ];

@@ -60,7 +60,7 @@ impl Default for CompileOptions {
 pub enum PlanError {
     /// The model cannot be read.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(Box<ReadError>),
     /// The model does not fit its declaration, or there is none.
     #[error(transparent)]
     Arch(#[from] ArchError),
@@ -149,6 +149,12 @@ pub enum PlanError {
 impl From<CheckError> for PlanError {
     fn from(error: CheckError) -> Self {
         Self::Check(Box::new(error))
+    }
+}
+
+impl From<ReadError> for PlanError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(Box::new(error))
     }
 }
 

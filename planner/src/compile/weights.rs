@@ -46,12 +46,16 @@ pub(super) fn files(source: &ModelSource) -> Result<Vec<ModelFile>, ReadError> {
     Ok(files)
 }
 
-/// Digest of each bound weight as it is once loaded; `None` where the weights are not there.
+/// Digest of each bound weight as it is once loaded; `None` where the weights are not there. How they
+/// are loaded is judged either way, once their types are known to have kernels.
 pub(super) fn digests(
     source: &ModelSource,
     bound: &Bound,
 ) -> Result<Vec<Option<Digest>>, ReadError> {
     let weights = bound.weights.iter().map(|weight| &weight.info);
+    for info in weights.clone() {
+        info.check_loading()?;
+    }
     if !source.table().weights {
         return Ok(weights.map(|_| None).collect());
     }

@@ -186,7 +186,10 @@ fn read_version(source: &mut Source<'_>) -> Result<u32, GgufError> {
     found.copy_from_slice(source.take(4, "magic")?);
     if &found != b"GGUF" {
         let hint = OTHER_MAGICS.iter().find(|(magic, _)| **magic == found);
-        let hint = hint.map_or("; give the path of a GGUF model", |(_, hint)| hint);
+        let hint = hint.map_or(
+            "; give the path of a GGUF or HFQ file, or of a Hugging Face folder",
+            |(_, hint)| hint,
+        );
         return Err(GgufError::Magic { found, hint });
     }
     let raw = source.u32("version")?;

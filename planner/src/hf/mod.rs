@@ -21,18 +21,19 @@ pub(crate) use names::always_wide;
 pub(crate) use shards::shard_names;
 
 use crate::arch;
-use crate::gguf::{Metadata, Value};
+use crate::gguf::Value;
 use crate::safetensors::SafetensorsHeader;
 use crate::source::{
-    FileHead, Format, Located, ModelTable, OpenOptions, ReadError, SourceFile, TensorEntry,
-    TensorType, load,
+    FileHead, FolderFiles, Format, ModelTable, OpenOptions, ReadError, SourceFile, TensorEntry,
+    TensorType,
 };
 use config::Config;
+use std::path::Path;
 
 /// Longest `config.json` that is read, in bytes.
 const CONFIG_BYTES: u64 = 4 << 20;
 /// Longest `tokenizer.json` that is read; published ones have up to 35 MB.
-const TOKENIZER_BYTES: u64 = 128 << 20;
+const TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// A tensor as its file has it.
 #[derive(Debug)]
@@ -49,22 +50,13 @@ pub(crate) struct Stored {
 
 /// Opens a folder.
 pub(crate) fn open(
-    located: &Located,
+    folder: &FolderFiles,
     options: OpenOptions,
 ) -> Result<(Vec<SourceFile>, ModelTable), ReadError> {
-    let Located::HuggingFace {
-        config,
-        tokenizer,
-        index,
-        weights,
-    } = located
-    else {
-        return Ok((Vec::new(), empty(options)?));
-    };
-    let (config_file, config_json) = document(config, CONFIG_BYTES)?;
+    let (config_file, config_json) = document(&folder.config, CONFIG_BYTES)?;
     let mut files = vec![config_file];
     let mut tokens = None;
-    if let Some(path) = tokenizer {
+    if let Some(path) = &folder.tokenizer {
         let (file, json) = document(path, TOKENIZER_BYTES)?;
         files.push(file);
         tokens = Some((path.as_path(), json));
@@ -73,7 +65,7 @@ pub(crate) fn open(
     let mut base: u64 = heads.iter().map(|head| head.bytes).sum();
     let mut stored = Vec::new();
     let mut shards = Vec::new();
-    for path in weights {
+    for path in &folder.weights {
         let file = SourceFile::open(path)?;
         let header = SafetensorsHeader::read(&file, options.header_only)
             .map_err(|error| error.in_file(path))?;
@@ -94,7 +86,7 @@ pub(crate) fn open(
         files.push(file);
         shards.push((path.as_path(), header));
     }
-    if let Some(index) = index.as_ref().filter(|_| !shards.is_empty()) {
+    if let Some(index) = folder.index.as_ref().filter(|_| !shards.is_empty()) {
         shards::check(index, &shards)?;
     }
     let format = match options.recipe {
@@ -103,25 +95,15 @@ pub(crate) fn open(
     };
     let tokens = tokens.as_ref().map(|(path, json)| (*path, json));
     let made = table(format, &config_json, tokens, stored, heads, options);
-    Ok((files, made.map_err(|error| named(error, config))?))
+    Ok((files, made.map_err(|error| named(error, &folder.config))?))
 }
 
 /// Errors of a configuration name its file; those that name their own stay as they are.
-fn named(error: ReadError, config: &std::path::Path) -> ReadError {
+fn named(error: ReadError, config: &Path) -> ReadError {
     match error {
         error @ (ReadError::Config(_) | ReadError::Arch(_)) => error.in_file(config),
         other => other,
     }
-}
-
-fn empty(options: OpenOptions) -> Result<ModelTable, ReadError> {
-    ModelTable::new(
-        Format::Safetensors,
-        Metadata::default(),
-        Vec::new(),
-        Vec::new(),
-        options,
-    )
 }
 
 fn whole(file: &SourceFile) -> FileHead {
@@ -131,7 +113,7 @@ fn whole(file: &SourceFile) -> FileHead {
     }
 }
 
-fn document(path: &std::path::Path, limit: u64) -> Result<(SourceFile, Json), ReadError> {
+fn document(path: &Path, limit: u64) -> Result<(SourceFile, Json), ReadError> {
     let file = SourceFile::open(path)?;
     let bytes = file.read_all(limit)?;
     let json = serde_json::from_slice(&bytes).map_err(|error| {
@@ -147,7 +129,7 @@ fn document(path: &std::path::Path, limit: u64) -> Result<(SourceFile, Json), Re
 pub(crate) fn table(
     format: Format,
     config: &Json,
-    tokenizer: Option<(&std::path::Path, &Json)>,
+    tokenizer: Option<(&Path, &Json)>,
     stored: Vec<Stored>,
     files: Vec<FileHead>,
     options: OpenOptions,
@@ -196,15 +178,5 @@ fn bind_names(config: &Config<'_>, stored: Vec<Stored>) -> Result<Vec<TensorEntr
     tensors.extend(stacked.finish(config.opt_count("num_experts")?.unwrap_or(0))?);
     config.check_embedding(&tensors)?;
     config.check_tie(&tensors)?;
-    for tensor in &tensors {
-        let row = tensor.dims.first().copied().unwrap_or(1);
-        let types = (tensor.stored, tensor.ty);
-        load::check(&tensor.ops, types, (tensor.rows(), row)).map_err(|source| {
-            ReadError::Load {
-                tensor: tensor.name.clone(),
-                source,
-            }
-        })?;
-    }
     Ok(tensors)
 }

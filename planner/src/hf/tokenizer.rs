@@ -17,6 +17,8 @@ const UNUSED: i32 = 5;
 
 /// Largest vocabulary, in tokens.
 const MOST_TOKENS: u32 = 1 << 24;
+/// Rows without a token that even a small vocabulary may have.
+const MOST_PADDING: u64 = 1 << 16;
 
 /// Adds the keys of a tokenizer for a model of `vocabulary` tokens.
 pub(super) fn add(
@@ -34,6 +36,15 @@ pub(super) fn add(
             "the vocabulary",
             format!("{most} tokens"),
             "it must fit vocab_size of config.json",
+        ));
+    }
+    // Padding rounds up; more of it than tokens, and than this, is no padding.
+    let padding = u64::from(vocabulary) - tokens.len().min(vocabulary as usize) as u64;
+    if padding > (tokens.len() as u64).max(MOST_PADDING) {
+        return Err(bad(
+            "the vocabulary",
+            format!("{} tokens", tokens.len()),
+            "vocab_size of config.json asks for more than twice as many",
         ));
     }
     let mut list = StringList::default();

@@ -20,7 +20,7 @@ pub const MAGIC: [u8; 4] = *b"HFQM";
 const VERSION: u32 = 1;
 const FIXED_BYTES: u64 = 32;
 /// Longest part before the tensor data that is read, in bytes.
-pub const MAX_HEAD_BYTES: u64 = 256 << 20;
+pub const MAX_HEAD_BYTES: u64 = 64 << 20;
 /// Tensor data starts at a multiple of this many bytes.
 const DATA_ALIGNMENT: u64 = 4096;
 /// Fewest bytes of an index entry: name length, type, dimension count, group size, byte size.

@@ -154,6 +154,8 @@ fn model_bytes(plan: &Plan) -> Vec<u8> {
         tensor.dtype.put(&mut out);
         tensor.rows.put(&mut out);
         tensor.cols.put(&mut out);
+        // Of the loaded elements, so that every file format gives the same; `None` is encoded as such,
+        // and no digest of bytes can stand in for it.
         tensor.digest.put(&mut out);
     }
     for buffer in plan

@@ -24,16 +24,20 @@ pub enum Located {
     /// An HFQ container.
     Hfq(PathBuf),
     /// A Hugging Face folder.
-    HuggingFace {
-        /// `config.json`.
-        config: PathBuf,
-        /// `tokenizer.json`, if there is one.
-        tokenizer: Option<PathBuf>,
-        /// `model.safetensors.index.json`, if the weights are sharded.
-        index: Option<PathBuf>,
-        /// Weight files, by name.
-        weights: Vec<PathBuf>,
-    },
+    HuggingFace(FolderFiles),
+}
+
+/// The files of a Hugging Face folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderFiles {
+    /// `config.json`.
+    pub config: PathBuf,
+    /// `tokenizer.json`, if there is one.
+    pub tokenizer: Option<PathBuf>,
+    /// `model.safetensors.index.json`, if the weights are sharded.
+    pub index: Option<PathBuf>,
+    /// Weight files, by name.
+    pub weights: Vec<PathBuf>,
 }
 
 impl Located {
@@ -44,14 +48,10 @@ impl Located {
         match self {
             Self::Gguf(parts) => parts.clone(),
             Self::Hfq(file) => vec![file.clone()],
-            Self::HuggingFace {
-                config,
-                tokenizer,
-                weights,
-                ..
-            } => {
-                let heads = [Some(config), tokenizer.as_ref()].into_iter().flatten();
-                heads.chain(weights).cloned().collect()
+            Self::HuggingFace(files) => {
+                let heads = [Some(&files.config), files.tokenizer.as_ref()];
+                let heads = heads.into_iter().flatten();
+                heads.chain(&files.weights).cloned().collect()
             }
         }
     }
@@ -105,12 +105,18 @@ fn folder(folder: &Path, given: Option<&Path>, weights: bool) -> Result<Located,
         found = shards(folder, given, found.0)?;
     }
     let (index, weights) = found;
-    Ok(Located::HuggingFace {
+    Ok(Located::HuggingFace(FolderFiles {
         config,
         tokenizer,
         index,
         weights,
-    })
+    }))
+}
+
+/// Whether a name is that of one of several weight files (transformers, `save_pretrained`).
+fn is_shard(name: &Path) -> bool {
+    let stem = name.file_stem().and_then(|stem| stem.to_str());
+    stem.is_some_and(|stem| stem.contains("-of-"))
 }
 
 type Shards = (Option<PathBuf>, Vec<PathBuf>);
@@ -122,6 +128,12 @@ fn shards(
 ) -> Result<Shards, ReadError> {
     let single = given.map_or_else(|| folder.join(WEIGHTS), |name| folder.join(name));
     let Some(index) = index else {
+        if given.is_some_and(is_shard) {
+            return Err(ReadError::Missing {
+                path: folder.join(INDEX),
+                what: "a shard needs the index of its model beside it: fetch it",
+            });
+        }
         if single.is_file() {
             return Ok((None, vec![single]));
         }

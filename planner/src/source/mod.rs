@@ -19,7 +19,7 @@ pub mod load;
 pub use error::ReadError;
 pub use files::{SourceFile, read_at};
 pub use load::{LoadError, LoadOp};
-pub use locate::{Located, locate};
+pub use locate::{FolderFiles, Located, locate};
 pub use recipe::{RECIPES, Recipe};
 pub use table::{FileHead, Format, ModelTable, TensorEntry, TensorType, pieces};
 

@@ -21,8 +21,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<ModelSource, Rea
             let files = vec![file];
             Ok(ModelSource { files, table })
         }
-        located @ Located::HuggingFace { .. } => {
-            let (files, table) = hf::open(&located, options)?;
+        Located::HuggingFace(files) => {
+            let (files, table) = hf::open(&files, options)?;
             Ok(ModelSource { files, table })
         }
     }

@@ -90,3 +90,24 @@ impl Recipe {
         declared.into_iter().map(entry).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gguf_keeps_in_f32_is_f32_in_every_recipe() {
+        let names = [
+            ("blk.0.ssm_conv1d.weight", "F32"),
+            ("blk.3.ffn_gate_inp.weight", "F32"),
+            ("blk.3.ffn_gate_exps.weight", "Q8_0"),
+        ];
+        let declared = names.map(|(name, _)| (name.to_owned(), vec![32, 8]));
+        let tensors = Recipe::find("q8_0").map(|recipe| recipe.tensors(declared.into()));
+        let tensors = tensors.and_then(Result::ok).unwrap_or_default();
+        let found = tensors
+            .iter()
+            .map(|tensor| (tensor.name.as_str(), tensor.ty.name()));
+        assert!(found.eq(names));
+    }
+}

@@ -109,6 +109,19 @@ impl TensorEntry {
         pieces(self.offset, self.bytes, &self.more)
     }
 
+    /// Refuses changes that do not fit type or shape, without the bytes.
+    ///
+    /// # Errors
+    /// [`ReadError::Load`].
+    pub fn check_loading(&self) -> Result<(), ReadError> {
+        let row = self.dims.first().copied().unwrap_or(1);
+        let types = (self.stored, self.ty);
+        load::check(&self.ops, types, (self.rows(), row)).map_err(|source| ReadError::Load {
+            tensor: self.name.clone(),
+            source,
+        })
+    }
+
     /// Stored bytes as loaded ones.
     pub(super) fn load(&self, bytes: Vec<u8>) -> Result<Vec<u8>, ReadError> {
         if self.ops.is_empty() && self.ty == self.stored {

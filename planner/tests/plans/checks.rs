@@ -44,6 +44,17 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         |p| p.model.geometry.rope_dims = 64,
         "MODL",
     ),
+    ("no feed-forward part", |p| p.model.geometry.ffn = 0, "MODL"),
+    (
+        "absurd state",
+        |p| p.model.geometry.state_dim = 1 << 30,
+        "MODL",
+    ),
+    (
+        "absurd experts",
+        |p| p.model.geometry.expert_ffn = u32::MAX,
+        "MODL",
+    ),
     ("zero eps", |p| p.model.geometry.norm_eps = 0.0, "MODL"),
     (
         "infinite base",

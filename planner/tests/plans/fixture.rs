@@ -202,10 +202,11 @@ fn counts_of(arch: &str) -> Vec<(&'static str, Meta)> {
     }
 }
 
-/// Name, dimensions and type of a layer's tensors.
-fn layer_tensors(arch: &str, layer: u32) -> Vec<(String, Vec<u64>, u32)> {
-    let hybrid = matches!(arch, "qwen35" | "qwen35moe" | "lfm2");
-    let mixer: &[(&str, &[u64])] = match (arch, hybrid && layer == 0) {
+type Tensors = &'static [(&'static str, &'static [u64])];
+
+/// Tensors of a layer's mixer.
+fn mixer(arch: &str, first_of_hybrid: bool) -> Tensors {
+    match (arch, first_of_hybrid) {
         ("lfm2", true) => &[
             ("shortconv.in_proj.weight", &[64, 192]),
             ("shortconv.conv.weight", &[3, 64]),
@@ -234,8 +235,12 @@ fn layer_tensors(arch: &str, layer: u32) -> Vec<(String, Vec<u64>, u32)> {
             ("attn_v.weight", &[64, 64]),
             ("attn_output.weight", &[128, 64]),
         ],
-    };
-    let ffn: &[(&str, &[u64])] = match arch {
+    }
+}
+
+/// Tensors of a layer's feed-forward part.
+fn feed_forward(arch: &str) -> Tensors {
+    match arch {
         "qwen35moe" => &[
             ("ffn_gate_inp.weight", &[64, 8]),
             ("ffn_gate_exps.weight", &[64, 32, 8]),
@@ -251,13 +256,18 @@ fn layer_tensors(arch: &str, layer: u32) -> Vec<(String, Vec<u64>, u32)> {
             ("ffn_up.weight", &[64, 96]),
             ("ffn_down.weight", &[96, 64]),
         ],
-    };
-    let head_norms: &[(&str, &[u64])] = match arch {
+    }
+}
+
+/// Name, dimensions and type of a layer's tensors.
+fn layer_tensors(arch: &str, layer: u32) -> Vec<(String, Vec<u64>, u32)> {
+    let first_of_hybrid = layer == 0 && matches!(arch, "qwen35" | "qwen35moe" | "lfm2");
+    let head_norms: Tensors = match arch {
         "llama" | "qwen2" => &[],
-        _ if hybrid && layer == 0 => &[],
+        _ if first_of_hybrid => &[],
         _ => &[("attn_q_norm.weight", &[32]), ("attn_k_norm.weight", &[32])],
     };
-    let biases: &[(&str, &[u64])] = match arch {
+    let biases: Tensors = match arch {
         "qwen2" => &[
             ("attn_q.bias", &[128]),
             ("attn_k.bias", &[64]),
@@ -265,12 +275,15 @@ fn layer_tensors(arch: &str, layer: u32) -> Vec<(String, Vec<u64>, u32)> {
         ],
         _ => &[],
     };
-    let second_norm = match arch {
-        "qwen35" | "qwen35moe" => "post_attention_norm.weight",
-        _ => "ffn_norm.weight",
+    let norms: Tensors = match arch {
+        "qwen35" | "qwen35moe" => &[
+            ("attn_norm.weight", &[64]),
+            ("post_attention_norm.weight", &[64]),
+        ],
+        _ => &[("attn_norm.weight", &[64]), ("ffn_norm.weight", &[64])],
     };
-    let norms: &[(&str, &[u64])] = &[("attn_norm.weight", &[64]), (second_norm, &[64])];
-    let all = [norms, mixer, head_norms, biases, ffn].concat();
+    let mixer = mixer(arch, first_of_hybrid);
+    let all = [norms, mixer, head_norms, biases, feed_forward(arch)].concat();
     let typed = |(name, dims): (&str, &[u64])| {
         let plain = dims.len() == 1 || name.contains("conv1d") || name.contains("conv.weight");
         let ty = if plain || name.contains("gate_inp") {

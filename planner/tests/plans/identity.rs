@@ -80,6 +80,16 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         &[Model],
     ),
     ("layers", |p, n| p.model.geometry.layers += n, &[Model]),
+    (
+        "experts used",
+        |p, n| p.model.geometry.experts_used += n,
+        &[Model],
+    ),
+    (
+        "state of linear attention",
+        |p, n| p.model.geometry.state_dim += n,
+        &[Model],
+    ),
     ("vocabulary", |p, n| p.model.geometry.vocab += n, &[Model]),
     (
         "eps",

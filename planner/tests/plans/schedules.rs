@@ -346,7 +346,7 @@ fn longest_value_chain(steps: &[Step]) -> usize {
                 .iter()
                 .any(|w| reads.iter().any(|r| r.may_overlap(w)) && !rewritten(w));
             let both = |r: &Region| writes.contains(r) && reads.contains(r);
-            let updates = before_reads.iter().any(|r| both(r));
+            let updates = before_reads.iter().any(both);
             if flows || updates {
                 chain[to] = chain[to].max(chain[from] + 1);
             }

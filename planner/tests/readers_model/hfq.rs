@@ -6,13 +6,15 @@ use refrain_planner::hfq::{HfqHeader, TYPES};
 use refrain_planner::source::OpenOptions;
 use serde_json::{Value as Json, json};
 
+/// Name, type, dimensions, group, bytes.
+type Tensor = (String, u8, Vec<u32>, u32, Vec<u8>);
+
 /// What a file holds; tests change it before it is written.
 struct Hfq {
     version: u32,
     architecture: u32,
     metadata: Vec<u8>,
-    /// Name, type, dimensions, group, bytes.
-    tensors: Vec<(String, u8, Vec<u32>, u32, Vec<u8>)>,
+    tensors: Vec<Tensor>,
     index_count: Option<u32>,
     size: Option<u64>,
 }
@@ -24,9 +26,8 @@ impl Hfq {
         config["model_type"] = json!(model_type);
         let mut raw = tensors(&repository(HF_LLAMA).join("model.safetensors"));
         if model_type == "qwen3" {
-            let norm = |name: String| -> Raw {
-                (name, "BF16".into(), vec![32], vec![0x80, 0x3f].repeat(32))
-            };
+            let norm =
+                |name: String| -> Raw { (name, "BF16".into(), vec![32], [0x80, 0x3f].repeat(32)) };
             for layer in 0..4 {
                 for name in ["q_norm", "k_norm"] {
                     raw.push(norm(format!(
@@ -259,4 +260,37 @@ fn metadata_ends_where_its_object_closes() {
     let source = file.open().unwrap();
     assert_eq!(source.table().architecture().unwrap(), "qwen2");
     assert_eq!(source.table().tensors.len(), 39);
+}
+
+/// Value heads of gated DeltaNet move by whole heads, which a group of 256 columns spans.
+#[test]
+fn a_type_is_refused_before_the_order_that_it_could_not_take() {
+    let mut config = read_json(&repository(crate::fixture::HF_QWEN35).join("config.json"));
+    config["model_type"] = json!("qwen3_5");
+    let path = repository(crate::fixture::HF_QWEN35).join("model.safetensors");
+    let mut file = Hfq::new("qwen3", 5);
+    file.metadata = json!({"config": config}).to_string().into_bytes();
+    let tensor = |(name, _, shape, bytes): Raw| {
+        let dims = shape.iter().map(|dim| *dim as u32).collect();
+        (name, 16, dims, 0, bytes)
+    };
+    file.tensors = tensors(&path).into_iter().map(tensor).collect();
+    assert!(file.open().is_ok());
+    let out = "model.layers.0.linear_attn.out_proj.weight";
+    let out = file
+        .tensors
+        .iter_mut()
+        .find(|tensor| tensor.0 == out)
+        .unwrap();
+    // 128 columns in groups of 128, heads of 32.
+    (out.1, out.3, out.4) = (40, 128, vec![0; 128 * 34]);
+    let source = file.open().unwrap();
+    let entry = source.table().find_tensor("blk.0.ssm_out.weight").unwrap();
+    says(
+        &entry.check_loading().unwrap_err().to_string(),
+        &["blk.0.ssm_out.weight", "TQ2_G128"],
+    );
+    if let Err(error) = plan(&source) {
+        assert!(!error.to_string().contains("TileColumns"), "{error}");
+    }
 }

@@ -199,8 +199,15 @@ fn shards_that_do_not_belong_together_are_refused() {
     });
     says(&folder.open().unwrap_err(), &["lm_head.weight", "nothing"]);
 
+    let folder = sharded(3);
+    folder.remove(INDEX);
+    let error = ModelSource::open(folder.at(SECOND)).unwrap_err();
+    says(&error.to_string(), &[INDEX, "a shard needs"]);
+
     for outside in [
         "../other.safetensors",
+        "deeper/other.safetensors",
+        "/other.safetensors",
         "/etc/passwd",
         "model.bin",
         ".safetensors",
@@ -250,80 +257,83 @@ fn text_of_a_multimodal_model_is_read() {
     same_plan(&folder.plan().unwrap(), &plan(&open(NANO_LLAMA)).unwrap());
 }
 
+type Edit = fn(&mut Vec<Raw>);
+
+/// A change of the tensors, and words of the refusal.
+const UNUSABLE: &[(Edit, &[&str])] = &[
+    (
+        |t| t.retain(|t| t.0 != "model.layers.2.mlp.up_proj.weight"),
+        &["blk.2.ffn_up.weight", "missing"],
+    ),
+    (
+        |t| t.retain(|t| t.0 != "lm_head.weight"),
+        &["tie_word_embeddings is false", "lm_head.weight is missing"],
+    ),
+    (
+        |t| {
+            t.push((
+                "model.layers.0.new.weight".into(),
+                "BF16".into(),
+                vec![1],
+                vec![0; 2],
+            ))
+        },
+        &["model.layers.0.new.weight", "not part of llama"],
+    ),
+    (
+        |t| {
+            t.push((
+                "model.layers.00.self_attn.q_proj.weight".into(),
+                "BF16".into(),
+                vec![1],
+                vec![0; 2],
+            ))
+        },
+        &["model.layers.00.self_attn.q_proj.weight"],
+    ),
+    (
+        |t| {
+            t.push((
+                "model.layers.0.mlp.experts.3.up_proj.weight".into(),
+                "BF16".into(),
+                vec![1],
+                vec![0; 2],
+            ))
+        },
+        &["num_experts is missing"],
+    ),
+    (
+        |t| {
+            let norm = t.iter_mut().find(|t| t.0 == "model.norm.weight").unwrap();
+            (norm.1, norm.3) = ("I16".into(), norm.3.clone());
+        },
+        &["model.norm.weight", "I16", "F32, F16 or BF16"],
+    ),
+    (
+        |t| {
+            let up = t
+                .iter_mut()
+                .find(|t| t.0.ends_with("1.mlp.up_proj.weight"))
+                .unwrap();
+            up.1 = "I16".into();
+        },
+        &["blk.1.ffn_up.weight", "I16", "layer 1"],
+    ),
+    (
+        |t| {
+            let up = t
+                .iter_mut()
+                .find(|t| t.0.ends_with("1.mlp.up_proj.weight"))
+                .unwrap();
+            up.2.reverse();
+        },
+        &["blk.1.ffn_up.weight", "[256, 128]", "[128, 256]"],
+    ),
+];
+
 #[test]
 fn tensors_that_cannot_be_used_are_refused_by_name() {
-    type Edit = fn(&mut Vec<Raw>);
-    let cases: &[(Edit, &[&str])] = &[
-        (
-            |t| t.retain(|t| t.0 != "model.layers.2.mlp.up_proj.weight"),
-            &["blk.2.ffn_up.weight", "missing"],
-        ),
-        (
-            |t| t.retain(|t| t.0 != "lm_head.weight"),
-            &["tie_word_embeddings is false", "lm_head.weight is missing"],
-        ),
-        (
-            |t| {
-                t.push((
-                    "model.layers.0.new.weight".into(),
-                    "BF16".into(),
-                    vec![1],
-                    vec![0; 2],
-                ))
-            },
-            &["model.layers.0.new.weight", "not part of llama"],
-        ),
-        (
-            |t| {
-                t.push((
-                    "model.layers.00.self_attn.q_proj.weight".into(),
-                    "BF16".into(),
-                    vec![1],
-                    vec![0; 2],
-                ))
-            },
-            &["model.layers.00.self_attn.q_proj.weight"],
-        ),
-        (
-            |t| {
-                t.push((
-                    "model.layers.0.mlp.experts.3.up_proj.weight".into(),
-                    "BF16".into(),
-                    vec![1],
-                    vec![0; 2],
-                ))
-            },
-            &["num_experts is missing"],
-        ),
-        (
-            |t| {
-                let norm = t.iter_mut().find(|t| t.0 == "model.norm.weight").unwrap();
-                (norm.1, norm.3) = ("I16".into(), norm.3.clone());
-            },
-            &["model.norm.weight", "I16", "F32, F16 or BF16"],
-        ),
-        (
-            |t| {
-                let up = t
-                    .iter_mut()
-                    .find(|t| t.0.ends_with("1.mlp.up_proj.weight"))
-                    .unwrap();
-                up.1 = "I16".into();
-            },
-            &["blk.1.ffn_up.weight", "I16", "layer 1"],
-        ),
-        (
-            |t| {
-                let up = t
-                    .iter_mut()
-                    .find(|t| t.0.ends_with("1.mlp.up_proj.weight"))
-                    .unwrap();
-                up.2.reverse();
-            },
-            &["blk.1.ffn_up.weight", "[256, 128]", "[128, 256]"],
-        ),
-    ];
-    for (edit, words) in cases {
+    for (edit, words) in UNUSABLE {
         let folder = Folder::of(HF_LLAMA);
         let mut all = tensors(&folder.at("model.safetensors"));
         edit(&mut all);

@@ -2,7 +2,7 @@
 
 use crate::fixture::{Folder, HF_LLAMA, repository, says};
 use refrain_planner::ModelSource;
-use refrain_planner::tokenizer::{SpecialTokens, TokenKind, Tokenizer};
+use refrain_planner::tokenizer::{PreRule, SpecialTokens, TokenKind, Tokenizer};
 use serde_json::{Value as Json, json};
 
 const AUSTEN_JSON: &str = include_str!("../data/austen-tokenizer.json");
@@ -74,6 +74,33 @@ fn rows_without_a_token_are_padding() {
     assert_eq!(found.kind(1031), Some(TokenKind::Unused));
     assert_eq!(found.token_bytes(1031), Some(&b"[PAD1031]"[..]));
     assert!(folder.plan().is_ok());
+}
+
+/// Two rules may have the same expressions and differ in whether whole tokens are taken.
+#[test]
+fn the_rule_takes_whole_pieces_only_where_the_file_does() {
+    let passes = PreRule::find("llama-bpe").unwrap().passes;
+    assert_eq!(PreRule::find("dbrx").unwrap().passes, passes);
+    for (whole, name) in [(true, "llama-bpe"), (false, "dbrx")] {
+        let folder = folder(0, |t| {
+            t["pre_tokenizer"]["pretokenizers"][0]["pattern"] = json!({"Regex": passes[0]});
+            t["model"]["ignore_merges"] = json!(whole);
+        });
+        let found = tokenizer(&folder.open().unwrap());
+        assert_eq!(
+            (found.rule().name(), found.rule().ignore_merges),
+            (name, whole)
+        );
+    }
+}
+
+#[test]
+fn a_vocabulary_that_is_mostly_padding_is_refused() {
+    let folder = folder(70_000, |_| {});
+    says(
+        &folder.open().unwrap_err(),
+        &["tokenizer.json", "1024 tokens", "twice"],
+    );
 }
 
 #[test]

@@ -276,6 +276,28 @@ fn formula(s: Shape, q: &[f32], k: &[f32], v: &[f32], gate: &[f32], len: usize) 
     out
 }
 
+/// Split and both merges; all buffers that they share start as NaN.
+fn split_and_merge(
+    gpu: &Gpu,
+    s: Shape,
+    symbol: &str,
+    common: &[(&'static str, u64); 4],
+    imms: &[(&'static str, u32); 4],
+    qg: u64,
+) -> [u64; 2] {
+    let part = fresh(gpu, symbol, "part", imms, 0);
+    let stats = fresh(gpu, symbol, "stats", imms, 0);
+    let shared = [("part", part), ("stats", stats)];
+    launch(gpu, symbol, &[&common[..], &shared].concat(), imms);
+    let imms = [imms[0], ("head_dim", s.dim), imms[2]];
+    [("attn_merge", &[][..]), ("attn_merge_gated", &[("qg", qg)])].map(|(symbol, more)| {
+        let out = fresh(gpu, symbol, "out", &imms, 0);
+        let rest = [common[3], ("out", out)];
+        launch(gpu, symbol, &[&shared[..], &rest, more].concat(), &imms);
+        out
+    })
+}
+
 fn split_case(gpu: &Gpu, s: Shape, half: bool, len: usize, splits: u32) -> Vec<u32> {
     let mut random = Random(41 + len as u64);
     let (dim, queries) = (s.dim as usize, (s.heads * s.dim) as usize);
@@ -306,29 +328,7 @@ fn split_case(gpu: &Gpu, s: Shape, half: bool, len: usize, splits: u32) -> Vec<u
         declared(&symbol, "kcache", &imms, pos),
         room as u64 * if half { 2 } else { 4 }
     );
-    let (part, stats) = (
-        fresh(gpu, &symbol, "part", &imms, pos),
-        fresh(gpu, &symbol, "stats", &imms, pos),
-    );
-    let mut pointers = common.to_vec();
-    pointers.extend([("part", part), ("stats", stats)]);
-    launch(gpu, &symbol, &pointers, &imms);
-    let merge_imms = [heads, ("head_dim", s.dim), ("splits", splits)];
-    let merge = |symbol: &str, more: &[(&'static str, u64)]| {
-        let out = fresh(gpu, symbol, "out", &merge_imms, pos);
-        let mut pointers = vec![
-            ("part", part),
-            ("stats", stats),
-            ("control", words),
-            ("out", out),
-        ];
-        pointers.extend(more);
-        launch(gpu, symbol, &pointers, &merge_imms);
-        out
-    };
-    let merged = merge("attn_merge", &[]);
-    let gated = merge("attn_merge_gated", &[("qg", gv)]);
-
+    let [merged, gated] = split_and_merge(gpu, s, &symbol, &common, &imms, gv);
     if splits == 1 {
         let symbol = format!("attn_decode_{dtype}_d{dim}");
         let out = gpu.empty("out", queries as u64 * 4);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use refrain_kernels::{
-    ArgKind, Effect, Factor, Grid, KernelRow, Need, Span, Term, WORDS, Writer, catalog,
+    Access, ArgKind, Effect, Factor, Grid, KernelRow, Need, Span, Term, WORDS, Writer, catalog,
 };
 
 use crate::bless::Generated;
@@ -127,15 +127,19 @@ fn kernel(out: &mut String, row: &KernelRow) -> Result<()> {
     for (a, b) in row.may_alias {
         writeln!(out, "`{a}` and `{b}` may be the same address.")?;
     }
-    writeln!(out, "\n| argument | access | bytes |\n|---|---|---|")?;
-    for effect in row.effects {
-        writeln!(
-            out,
-            "| `{}` | {} | {} |",
-            effect.arg,
-            effect.access.name(),
-            span(effect)
-        )?;
+    for access in [Access::Read, Access::Write, Access::ReadWrite] {
+        let effects = row.effects.iter().filter(|effect| effect.access == access);
+        let spans: Vec<String> = effects
+            .map(|effect| format!("`{}` {}", effect.arg, span(effect)))
+            .collect();
+        if !spans.is_empty() {
+            let verb = match access {
+                Access::Read => "Reads",
+                Access::Write => "Writes",
+                Access::ReadWrite => "Reads and writes",
+            };
+            writeln!(out, "{verb}: {}.", spans.join("; "))?;
+        }
     }
     writeln!(out)?;
     Ok(())

@@ -68,6 +68,21 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
             );
         }
     }
+    let parts = [
+        ("ffn", g.ffn),
+        ("conv_taps", g.conv_taps),
+        ("state_heads", g.state_heads),
+        ("state_key_heads", g.state_key_heads),
+        ("state_dim", g.state_dim),
+        ("experts", g.experts),
+        ("experts_used", g.experts_used),
+        ("expert_ffn", g.expert_ffn),
+        ("shared_ffn", g.shared_ffn),
+    ];
+    if let Some((what, value)) = parts.iter().find(|(_, n)| *n > RingEntry::TOKEN_LIMIT) {
+        let expected = format!("at most {}", RingEntry::TOKEN_LIMIT);
+        return wrong(what, value.to_string(), expected);
+    }
     if g.ffn.max(g.expert_ffn) == 0 {
         return wrong(
             "ffn",

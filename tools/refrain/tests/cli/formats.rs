@@ -353,6 +353,18 @@ fn the_plan_never_replaces_a_file_of_its_model() {
         &["plan", "config.json", "-o", "model.safetensors"],
     );
     assert_eq!(ran.code, 2, "{}", ran.err);
+    let made = refrain_in(folder.path(), &["plan", "config.json", "-o", "a.plan"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    let args = [
+        "record",
+        "a.plan",
+        "--model-file",
+        ".",
+        "-o",
+        "model.safetensors",
+    ];
+    let ran = refrain_in(folder.path(), &args);
+    assert_eq!(ran.code, 2, "{}", ran.err);
     let after = std::fs::read(folder.path().join("model.safetensors")).unwrap();
     assert!(before == after);
 }
