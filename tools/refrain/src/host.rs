@@ -105,8 +105,8 @@ fn link_of(speed: &str, width: &str) -> Option<Link> {
     let kind = LinkKind::ALL.iter().find(|kind| kind.name() == name)?;
     Some(Link {
         kind: *kind,
-        // 128 of 130 bits are payload from generation 3 on, 8 bits a byte.
-        mb_per_s: mega_transfers * lanes * 128 / 130 / 8,
+        // 128 of 130 bits are payload from generation 3 on, 8 bits a byte; rounded to the nearest.
+        mb_per_s: (mega_transfers * lanes * 128 + 130 * 4) / (130 * 8),
     })
 }
 

@@ -21,7 +21,7 @@ fn a_run_with_spilled_layers_gives_the_same_text() {
     };
     let (resident, spilled) = (run(&[]), run(&["--gpu-layers", "2", "--verify"]));
     assert_eq!(resident["tokens"], spilled["tokens"]);
-    assert_ne!(resident["sequence"], spilled["sequence"]);
+    assert_ne!(resident["sequence_hash"], spilled["sequence_hash"]);
 }
 
 #[test]
