@@ -32,18 +32,12 @@ fn long() -> bool {
     std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1")
 }
 
-/// Plans of each model on gfx1100 and gfx1201, and four more: two spilled, two with an f16 cache.
-fn samples() -> Vec<Vec<u8>> {
+/// The first plans of twenty: two spilled, two with an f16 cache, and each model on gfx1100 and
+/// gfx1201.
+fn samples(count: usize) -> Vec<Vec<u8>> {
     let machines = ["gfx1100", "gfx1201"];
     let plain = |options: &mut CompileOptions| options.context = Some(32);
     let mut rows: Vec<(&str, &str, CompileOptions)> = Vec::new();
-    for machine in machines {
-        for model in MODELS {
-            let mut options = CompileOptions::default();
-            plain(&mut options);
-            rows.push((model, machine, options));
-        }
-    }
     for model in [MODELS[0], MODELS[5]] {
         let mut spilled = CompileOptions::default();
         plain(&mut spilled);
@@ -54,6 +48,13 @@ fn samples() -> Vec<Vec<u8>> {
         rows.push((model, machines[0], spilled));
         rows.push((model, machines[1], half));
     }
+    for machine in machines {
+        for model in MODELS {
+            let mut options = CompileOptions::default();
+            plain(&mut options);
+            rows.push((model, machine, options));
+        }
+    }
     assert_eq!(rows.len(), 20);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let encode = |(model, machine, options): &(&str, &str, CompileOptions)| {
@@ -61,7 +62,7 @@ fn samples() -> Vec<Vec<u8>> {
         let machine = Machine::load(machine).unwrap();
         compile(&source, &machine, options).unwrap().to_bytes()
     };
-    rows.iter().map(encode).collect()
+    rows.iter().take(count).map(encode).collect()
 }
 
 /// Names of the places of a file, as errors say them.
@@ -130,27 +131,26 @@ fn peak_kib() -> Option<u64> {
 
 #[test]
 fn damaged_plans_are_refused_with_the_section_and_in_bounded_memory() {
-    let samples = samples();
-    let (stride, cut, count) = if long() {
-        (1, 1, 10_000)
-    } else {
-        (997, 997, 100)
+    let (plans, stride, cut, count) = match long() {
+        true => (20, 1, 1, 10_000),
+        false => (4, 997, 997, 100),
     };
+    let samples = samples(plans);
     let before = peak_kib();
+    let mut most = before;
     for (index, bytes) in samples.iter().enumerate() {
         let places = places(bytes);
         flips(bytes, &places, stride);
         for length in (8..bytes.len()).step_by(cut) {
-            refused(
-                &bytes[..length],
-                &places,
-                &format!("plan {index} cut at {length}"),
-            );
+            let what = format!("plan {index} cut at {length}");
+            refused(&bytes[..length], &places, &what);
         }
         edits(bytes, &places, count, 0x9E37_79B9 + index as u64);
+        // Some kernels report no peak here but the present size.
+        most = most.max(peak_kib());
     }
-    if let (Some(before), Some(after)) = (before, peak_kib()) {
-        let grown = after - before;
+    if let (Some(before), Some(most)) = (before, most) {
+        let grown = most.saturating_sub(before);
         assert!(
             grown <= MOST_KIB,
             "{grown} KiB more than before, at most {MOST_KIB}"
@@ -160,9 +160,9 @@ fn damaged_plans_are_refused_with_the_section_and_in_bounded_memory() {
 
 #[test]
 fn two_threads_make_the_bytes_of_one() {
-    let alone = samples();
+    let alone = samples(4);
     let together = std::thread::scope(|scope| {
-        let threads = [(); 2].map(|()| scope.spawn(samples));
+        let threads = [(); 2].map(|()| scope.spawn(|| samples(4)));
         threads.map(|thread| thread.join().unwrap())
     });
     assert!(together.iter().all(|bytes| *bytes == alone));
