@@ -1093,6 +1093,9 @@ def main():
         if only:
             for text in (HERE / file).read_text().split("\n[")[1:]:
                 entries[first][text.split("]")[0]] = ("[" + text).rstrip("\n").split("\n")
+    for name in {name for name, *_ in done}:
+        entries[11].pop(name, None)
+        entries[12].pop(name, None)
     for name, sets, lines, _ in done:
         if lines:
             entries[sets[0]][name] = lines
