@@ -24,15 +24,15 @@ const UNKNOWN_COST: u64 = 300;
 
 /// One dispatch, checked.
 #[derive(Debug)]
-struct Plan {
-    entry: u32,
+pub(super) struct Plan {
+    pub(super) entry: u32,
     /// Vector registers that its waves start with.
-    vgprs: u32,
-    waves: u32,
+    pub(super) vgprs: u32,
+    pub(super) waves: u32,
     /// Number of the first work-group of this dispatch in the batch.
-    first: u64,
-    info: Arc<KernelInfo>,
-    spent: AtomicU64,
+    pub(super) first: u64,
+    pub(super) info: Arc<KernelInfo>,
+    pub(super) spent: AtomicU64,
 }
 
 /// Storage that a thread keeps between work-groups.
@@ -56,9 +56,19 @@ pub fn run_batch(
     batch: &[Dispatch],
     config: &RunConfig,
 ) -> Result<RunStats, ExecError> {
+    run_batch_until(memory, batch, config, &AtomicBool::new(false))
+}
+
+/// As [`run_batch`], but gives up with [`super::WaveFault::Stopped`] soon after `stop` is set.
+pub fn run_batch_until(
+    memory: &AddressSpace,
+    batch: &[Dispatch],
+    config: &RunConfig,
+    stop: &AtomicBool,
+) -> Result<RunStats, ExecError> {
     PLANS.with(|plans| match plans.try_borrow_mut() {
-        Ok(mut plans) => run_with(memory, batch, config, &mut plans),
-        Err(_) => run_with(memory, batch, config, &mut Vec::new()),
+        Ok(mut plans) => run_with(memory, batch, config, stop, &mut plans),
+        Err(_) => run_with(memory, batch, config, stop, &mut Vec::new()),
     })
 }
 
@@ -66,6 +76,7 @@ fn run_with(
     memory: &AddressSpace,
     batch: &[Dispatch],
     config: &RunConfig,
+    stop: &AtomicBool,
     plans: &mut Vec<Plan>,
 ) -> Result<RunStats, ExecError> {
     plans.clear();
@@ -94,6 +105,7 @@ fn run_with(
         batch,
         plans,
         config,
+        stop,
         view: &view,
         order: Order::new(groups, config.seed),
         next: AtomicU64::new(0),
@@ -116,6 +128,13 @@ fn run_with(
     if let Some((_, error)) = error {
         return Err(error);
     }
+    if let (true, Some(first)) = (stop.load(Ordering::Relaxed), batch.first()) {
+        return Err(ExecError::Launch {
+            kernel: first.name.clone(),
+            tag: first.tag,
+            problem: LaunchProblem::Stopped,
+        });
+    }
     for (plan, dispatch) in plans.iter().zip(batch) {
         let count: u64 = dispatch.groups.iter().map(|g| u64::from(*g)).product();
         plan.info.learn(
@@ -131,7 +150,7 @@ fn run_with(
 }
 
 /// Checks one dispatch.
-fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
+pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
     let fail = |problem| ExecError::Launch {
         kernel: d.name.clone(),
         tag: d.tag,
@@ -207,6 +226,7 @@ struct Job<'a> {
     batch: &'a [Dispatch],
     plans: &'a [Plan],
     config: &'a RunConfig,
+    stop: &'a AtomicBool,
     view: &'a View,
     order: Order,
     next: AtomicU64,
@@ -230,7 +250,7 @@ impl Job<'_> {
     fn work_with(&self, storage: &mut Storage) {
         let mut done = 0;
         let mut hits = [LastHit::default(); HITS];
-        'all: while !self.failed.load(Ordering::Relaxed) {
+        'all: while !self.failed.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             let from = self.next.fetch_add(self.chunk, Ordering::Relaxed);
             if from >= self.order.count {
                 break;
@@ -298,6 +318,7 @@ impl Job<'_> {
             program,
             constants: &program.constants,
             view: self.view,
+            stop: self.stop,
             lds,
             hits,
             fault: None,
@@ -314,7 +335,7 @@ impl Job<'_> {
                 Ok(instructions)
             }
             Err(stopped) => {
-                let error = stopped.describe(self.memory, &start, group, budget);
+                let error = stopped.describe(self.memory, &start, program, group, budget);
                 Err(ExecError::Wave(Box::new(error)))
             }
         }
@@ -323,14 +344,14 @@ impl Job<'_> {
 
 /// A permutation of `0..count` from a seed, without a table: a Feistel network over the next power
 /// of four, walked until it lands inside.
-struct Order {
-    count: u64,
+pub(super) struct Order {
+    pub(super) count: u64,
     half: u32,
     seed: u64,
 }
 
 impl Order {
-    fn new(count: u64, seed: u64) -> Self {
+    pub(super) fn new(count: u64, seed: u64) -> Self {
         let bits = 64 - count.saturating_sub(1).leading_zeros();
         Self {
             count,
@@ -339,7 +360,7 @@ impl Order {
         }
     }
 
-    fn at(&self, place: u64) -> u64 {
+    pub(super) fn at(&self, place: u64) -> u64 {
         let mut v = place;
         loop {
             v = self.round(v);

@@ -69,7 +69,7 @@ fn permlane_var(w: &mut Wave, u: &Uop, x: &Ctx<'_>, cross: usize) {
 }
 
 /// Lane that `ds_swizzle_b32` reads (RDNA ISA: swizzle modes).
-fn swizzle_lane(pattern: u32, i: u32) -> u32 {
+pub(super) fn swizzle_lane(pattern: u32, i: u32) -> u32 {
     if pattern >= 0xe000 {
         // FFT: reverse the lane number, drop as many bits as the mask has.
         let mask = pattern & 31;

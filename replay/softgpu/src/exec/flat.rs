@@ -35,7 +35,7 @@ pub(super) fn aperture(register: u16) -> u64 {
 const LDS_ADDRESS: u16 = SCRATCH + 20;
 
 /// Scratch memory of a wave: the bytes of its lanes, one after another.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Private {
     bytes: Vec<u8>,
     each: usize,

@@ -276,7 +276,7 @@ fn registers(w: &Wave, u: &Uop, lane: usize) -> [u32; 4] {
 /// Scalar load of `N` dwords from pair `a` plus register `b` plus the immediate.
 struct ScalarLoad<const N: usize>;
 
-fn scalar_address(w: &Wave, u: &Uop, x: &Ctx<'_>) -> u64 {
+pub(super) fn scalar_address(w: &Wave, u: &Uop, x: &Ctx<'_>) -> u64 {
     let offset = (i64::from(u.imm) as u64).wrapping_add(u64::from(w.scalar(x, u.b)));
     w.scalar64(x, u.a).wrapping_add(offset)
 }

@@ -37,6 +37,7 @@ mod program;
 mod relative;
 mod scalar;
 mod softfloat;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod uop;
@@ -44,9 +45,11 @@ mod uop;
 mod vectors;
 mod wave;
 
-pub use batch::run_batch;
+pub use batch::{run_batch, run_batch_until};
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
+pub(crate) use lower::refusal;
 pub use program::Program;
+pub(crate) use strict::run_strict;
 
 use std::sync::Arc;
 

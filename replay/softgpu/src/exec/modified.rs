@@ -469,6 +469,21 @@ impl Crossing {
         self.enabled & if self.zero_fill { u32::MAX } else { served }
     }
 
+    /// Lanes that are written under `exec`.
+    pub(super) fn writes(&self, exec: u32) -> u32 {
+        exec & self.written(self.served(exec))
+    }
+
+    /// A lane mask as the lanes it describes are moved; lanes without a source are clear.
+    pub(super) fn moved(&self, mask: u32, exec: u32) -> u32 {
+        let served = self.served(exec);
+        let mut out = 0;
+        for (i, from) in self.from.iter().enumerate() {
+            out |= (mask >> ((i as u32 & 16) | (from & 15)) & 1) << i;
+        }
+        out & served
+    }
+
     #[inline(always)]
     fn apply<L: Level>(&self, row: &Row, served: u32) -> Row {
         let mut out = L::permute(row, &self.from);

@@ -4,6 +4,7 @@ use super::level::Speed;
 use super::lower::Lowering;
 use super::moded::is_ordinary;
 use super::modified::Modifier;
+use super::strict::Code;
 use super::uop::Uop;
 use super::wave::Row;
 use crate::isa::op::Op;
@@ -42,6 +43,10 @@ pub struct Program {
     /// Vector registers that each micro-operation needs.
     tops: Vec<u16>,
     kernels: Mutex<HashMap<u32, Arc<KernelInfo>>>,
+    /// The code as strict mode runs it; made when first asked for.
+    strict: OnceLock<Box<Code>>,
+    /// Waits and cache operations are counted on their predecessor.
+    fold: bool,
 }
 
 /// Micro-operations that follow MODE. They refer to the same constants and have the same numbers.
@@ -107,18 +112,35 @@ impl Program {
             });
         }
         let words = words_of(code);
-        let built = Builder::build(Lowering::new(target, speed), &words);
+        let built = Builder::build(Lowering::new(target, speed), &words, true);
         if built.lowering.full() {
             return Err(IsaError::TooLong {
                 len: code.len(),
                 max: MAX_CODE,
             });
         }
-        Ok(Self {
+        Ok(Self::assembled(target, base, words, built))
+    }
+
+    /// The same code with a micro-operation for every wait and cache operation, which the fast
+    /// path has no use for.
+    pub(super) fn unfolded(&self) -> Self {
+        let built = Builder::build(Lowering::new(self.target, self.speed), &self.words, false);
+        Self::assembled(self.target, self.base, self.words.clone(), built)
+    }
+
+    /// The code as strict mode runs it.
+    pub(super) fn strict(&self) -> &Code {
+        self.strict.get_or_init(|| Box::new(Code::new(self)))
+    }
+
+    fn assembled(target: Target, base: u64, words: Vec<u32>, built: Builder) -> Self {
+        Self {
             target,
             base,
             words,
-            speed,
+            speed: built.lowering.speed,
+            fold: built.fold,
             moded: OnceLock::new(),
             uops: built.lowering.uops,
             constants: built.lowering.constants,
@@ -128,7 +150,8 @@ impl Program {
             edges: built.edges,
             tops: built.tops,
             kernels: Mutex::default(),
-        })
+            strict: OnceLock::new(),
+        }
     }
 
     /// The target that it was decoded for.
@@ -154,7 +177,7 @@ impl Program {
     fn moded(&self) -> &Moded {
         self.moded.get_or_init(|| {
             let lowering = Lowering::moded(self.target, self.speed);
-            let built = Builder::build(lowering, &self.words);
+            let built = Builder::build(lowering, &self.words, self.fold);
             Moded {
                 uops: built.lowering.uops,
                 modifiers: built.lowering.modifiers,
@@ -198,7 +221,8 @@ impl Program {
         self.base.wrapping_add(u64::from(dword) * 4)
     }
 
-    fn instruction(&self, index: u32) -> Option<Inst> {
+    /// The instruction of a micro-operation.
+    pub(super) fn instruction(&self, index: u32) -> Option<Inst> {
         let dword = *self.at.get(index as usize)? as usize;
         decode(self.target, self.words.get(dword..)?).ok()
     }
@@ -310,6 +334,7 @@ impl KernelInfo {
 
 struct Builder {
     lowering: Lowering,
+    fold: bool,
     at: Vec<u32>,
     index: Vec<u32>,
     edges: Vec<Edge>,
@@ -317,10 +342,12 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(lowering: Lowering, words: &[u32]) -> Self {
+    /// `fold`: waits and cache operations are only counted, as no-ops are.
+    fn build(lowering: Lowering, words: &[u32], fold: bool) -> Self {
         let target = lowering.target;
         let mut b = Self {
             lowering,
+            fold,
             at: Vec::new(),
             index: vec![NONE; words.len()],
             edges: Vec::new(),
@@ -335,7 +362,7 @@ impl Builder {
         for (at, inst) in &insts {
             let first = b.lowering.uops.len();
             match inst {
-                Some(inst) if b.folds(*at, inst, &targets) => {
+                Some(inst) if b.folds(*at, inst, &targets, fold) => {
                     if let Some(last) = b.lowering.uops.last_mut() {
                         last.count += 1;
                     }
@@ -387,11 +414,14 @@ impl Builder {
 
     /// Whether a no-op is counted on its predecessor: nothing may jump to it, and kernel entries
     /// (256-byte aligned) stay.
-    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>) -> bool {
-        let no_op = matches!(
-            inst.row.op,
-            Op::SNop | Op::SWait | Op::SInv | Op::GCache | Op::DsNop | Op::VNop
-        );
+    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>, all: bool) -> bool {
+        let no_op = match inst.row.op {
+            // One of these rows waits after all.
+            Op::SNop => all || inst.row.mnemonic != "s_wait_idle",
+            Op::DsNop | Op::VNop => true,
+            Op::SWait | Op::SInv | Op::GCache => all,
+            _ => false,
+        };
         no_op
             && !at.is_multiple_of(64)
             && !targets.contains(&at)

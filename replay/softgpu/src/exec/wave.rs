@@ -17,6 +17,7 @@ pub(crate) const SINK: u16 = 160;
 
 /// One wave.
 #[repr(C, align(64))]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Wave {
     pub(crate) v: [Row; 512],
     /// Slots 0..=127 as operand codes, then SCC and the sink.

@@ -1,6 +1,8 @@
 //! The instruction sets as one table: a row per instruction with its opcode in each set; decoder,
 //! disassembler, executor and the coverage page all expand from those rows. Nothing here executes.
 
+mod absent;
+pub mod coverage;
 mod decode;
 mod disasm;
 pub(crate) mod op;
@@ -10,12 +12,13 @@ pub(crate) mod shape;
 mod table;
 mod target;
 
+pub use absent::{ABSENT, Absent, FAMILIES, Family};
 pub use decode::DecodeError;
 #[cfg(test)]
 pub(crate) use decode::Half;
 pub(crate) use decode::{Dpp, Inst, Mods, decode};
 pub(crate) use disasm::words_of;
-pub use disasm::{Line, disassemble};
+pub use disasm::{Line, Syntax, disassemble, disassemble_as};
 pub use row::Format;
 pub(crate) use row::{Row, table};
 pub use target::{Generation, Target};

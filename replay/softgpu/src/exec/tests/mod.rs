@@ -13,13 +13,14 @@ use crate::isa::operand::{EXEC, NULL, VGPR};
 use crate::isa::{Dpp, Format, Inst, Mods, Target, table};
 use crate::memory::{LastHit, View};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// One wave that executes single instructions.
-struct Machine {
+pub(super) struct Machine {
     target: Target,
     speed: Speed,
-    w: Box<Wave>,
-    lds: Vec<u8>,
+    pub(super) w: Box<Wave>,
+    pub(super) lds: Vec<u8>,
     view: Arc<View>,
     fault: Option<Fault>,
 }
@@ -30,7 +31,7 @@ const fn v(n: u16) -> u16 {
 }
 
 impl Machine {
-    fn new(target: Target, speed: Speed) -> Self {
+    pub(super) fn new(target: Target, speed: Speed) -> Self {
         let mut w = Wave::new();
         w.s[usize::from(EXEC)] = u32::MAX;
         w.mode = ORDINARY | 1 << 8 | 1 << 9;
@@ -45,7 +46,7 @@ impl Machine {
     }
 
     /// An instruction by name with register operands; sources are operand codes.
-    fn inst(&self, mnemonic: &str, dst: u16, src: &[u16]) -> Inst {
+    pub(super) fn inst(&self, mnemonic: &str, dst: u16, src: &[u16]) -> Inst {
         let row = table(self.target.generation())
             .iter()
             .find(|r| r.mnemonic == mnemonic)
@@ -86,7 +87,7 @@ impl Machine {
         }
     }
 
-    fn step(&mut self, inst: &Inst) -> Flow {
+    pub(super) fn step(&mut self, inst: &Inst) -> Flow {
         let usual = is_ordinary(self.w.mode);
         let mut lowering = if usual {
             Lowering::new(self.target, self.speed)
@@ -106,6 +107,7 @@ impl Machine {
             program: &program,
             constants: &lowering.constants,
             view: &self.view,
+            stop: &AtomicBool::new(false),
             lds: &mut self.lds,
             hits: &mut [LastHit::default(); HITS],
             fault: None,
@@ -132,7 +134,11 @@ impl Machine {
         );
     }
 
-    fn exec(&mut self, mask: u32) {
+    pub(super) fn target(&self) -> Target {
+        self.target
+    }
+
+    pub(super) fn exec(&mut self, mask: u32) {
         self.w.s[usize::from(EXEC)] = mask;
     }
 }
