@@ -92,11 +92,15 @@ impl Track {
         let d = start.dispatch;
         self.queue.clear();
         self.flight = RegSet::EMPTY;
-        self.poisoned = RegSet::EMPTY;
+        self.poisoned = RegSet::ALL;
+        self.poisoned.remove(0);
         self.v[1..].fill(u32::MAX);
         self.v[0] = 0;
         self.s.fill(u32::MAX);
-        let mut clear = |code: u16| self.s[usize::from(code & 127)] = 0;
+        let mut clear = |code: u16| {
+            self.s[usize::from(code & 127)] = 0;
+            self.poisoned.remove(256 + (code & 127));
+        };
         clear(EXEC);
         for code in 0..d.user_sgpr_count.min(16) as u16 {
             clear(code);
@@ -114,14 +118,6 @@ impl Track {
             clear(first + k as u16);
         }
         self.s[usize::from(NULL)] = 1;
-        for (code, bits) in self.s.iter().enumerate() {
-            if *bits != 0 {
-                self.poisoned.insert(256 + code as u16);
-            }
-        }
-        for row in 1..256 {
-            self.poisoned.insert(row);
-        }
         self.hot = self.poisoned;
         (self.lds_issued, self.lds_done) = (0, 0);
         self.seen = [0; MAX_WAVES];

@@ -2,7 +2,8 @@
 
 use super::keeper::Keeper;
 use super::listing::{Bench, Launch, findings, say};
-use crate::exec::{ExecError, WaveFault};
+use crate::exec::strict::run_strict;
+use crate::exec::{ExecError, RunConfig, WaveFault, run_batch};
 use crate::strict::hook::{WaveFinding, WaveInvalidate};
 
 /// Program, waves, findings (empty: silent).
@@ -152,6 +153,29 @@ fn hangs_and_barriers_that_cannot_complete_are_faults() {
             error.fault,
             WaveFault::Budget { .. } | WaveFault::Deadlock { .. }
         ));
+    }
+}
+
+#[test]
+fn faults_are_those_of_the_fast_path() {
+    for name in ["out_of_bounds", "out_of_lds", "off_the_end", "nowhere"] {
+        let bench = Bench::new();
+        let batch = [bench.dispatch(Launch::of(name, 2))];
+        let config = RunConfig {
+            seed: 5,
+            threads: 1,
+            wave_budget: 1000,
+        };
+        let fast = run_batch(&bench.memory, &batch, &config);
+        let strict = run_strict(&bench.memory, &batch, &config, &mut Keeper::default());
+        let (Err(ExecError::Wave(f)), Err(ExecError::Wave(s))) = (fast, strict) else {
+            panic!("{name}");
+        };
+        // Which of the waves comes first is the interleaving's choice.
+        assert_eq!(
+            (f.pc, f.instruction, f.fault),
+            (s.pc, s.instruction, s.fault)
+        );
     }
 }
 
