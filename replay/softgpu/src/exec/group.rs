@@ -29,10 +29,11 @@ pub(super) enum Cause {
 /// Runs a wave until it ends, waits or faults.
 fn run_wave(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
     let program = x.program;
+    let mut uops = program.uops_for(w.mode);
     let mut pc = w.pc as usize;
     let mut count = w.count;
     let flow = loop {
-        let Some(u) = program.uops.get(pc) else {
+        let Some(u) = uops.get(pc) else {
             break x.stop(Fault::Undecodable);
         };
         count += u64::from(u.count);
@@ -45,6 +46,9 @@ fn run_wave(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
             if count > budget {
                 break x.stop(Fault::Budget);
             }
+        } else if flow == Flow::MODE {
+            uops = program.uops_for(w.mode);
+            pc += 1;
         } else {
             pc += usize::from(flow == Flow::BARRIER);
             break flow;
@@ -189,6 +193,17 @@ impl Stopped {
                 address,
                 length,
                 size: d.lds_bytes,
+            },
+            Cause::Fault(Fault::Scratch {
+                lane,
+                address,
+                length,
+                size,
+            }) => WaveFault::Scratch {
+                lane,
+                address,
+                length,
+                size,
             },
             Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
             Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },

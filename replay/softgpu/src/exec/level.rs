@@ -26,6 +26,8 @@ impl Speed {
 
 /// Primitives that need other instructions at other speeds.
 pub(crate) trait Level {
+    /// Its name.
+    const SPEED: Speed;
     /// `a * b + c`, rounded once.
     fn fma(a: f32, b: f32, c: f32) -> f32;
     /// Bit i of the result is the sign bit of lane i.
@@ -40,6 +42,8 @@ pub(crate) trait Level {
 pub(crate) struct Base;
 
 impl Level for Base {
+    const SPEED: Speed = Speed::Base;
+
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         soft_fma(a, b, c)
@@ -68,6 +72,12 @@ impl Level for Base {
 /// One lane of [`Level::dot4`].
 #[inline(always)]
 pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) -> u32 {
+    c.wrapping_add(dot4_terms(a, b, SA, SB) as u32)
+}
+
+/// The sum of four byte products.
+#[inline(always)]
+pub(crate) fn dot4_terms(a: u32, b: u32, a_signed: bool, b_signed: bool) -> i32 {
     let byte = |v: u32, k: u32, signed: bool| -> i32 {
         let raw = (v >> (8 * k)) as u8;
         if signed {
@@ -76,11 +86,8 @@ pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) 
             i32::from(raw)
         }
     };
-    let mut sum = c;
-    for k in 0..4 {
-        sum = sum.wrapping_add((byte(a, k, SA) * byte(b, k, SB)) as u32);
-    }
-    sum
+    let product = |k| byte(a, k, a_signed) * byte(b, k, b_signed);
+    product(0) + product(1) + product(2) + product(3)
 }
 
 /// AVX2 and FMA. Only reachable through handlers that were chosen after detection.
@@ -88,6 +95,8 @@ pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
 impl Level for Avx2 {
+    const SPEED: Speed = Speed::Avx2;
+
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         // Compiled inside functions that have FMA, this is one instruction.
@@ -165,6 +174,8 @@ impl Level for Avx2 {
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Level for Avx2 {
+    const SPEED: Speed = Speed::Avx2;
+
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         Base::fma(a, b, c)
     }

@@ -1,7 +1,7 @@
 //! Text of decoded instructions, in the words of llvm-objdump. Only presentation: what an
 //! instruction does is in `exec`.
 
-use super::decode::{Dpp, Inst, decode};
+use super::decode::{Dpp, Inst, decode, only_short};
 use super::op::Op;
 use super::operand::{NULL, is_vgpr, name};
 use super::row::{Format, Row};
@@ -74,7 +74,7 @@ pub(crate) fn render(target: Target, inst: &Inst) -> String {
         Format::Sopk => sopk(&mut text, inst),
         Format::Smem => smem(&mut text, target, inst),
         Format::Ds => ds(&mut text, inst),
-        Format::Global => global(&mut text, target, inst),
+        Format::Flat | Format::Global | Format::Scratch => global(&mut text, target, inst),
         Format::Mubuf => {}
         Format::Vopd => vopd(&mut text, inst),
         Format::Sop1 | Format::Sop2 | Format::Sopc => scalar(&mut text, inst),
@@ -99,10 +99,7 @@ macro_rules! add {
 }
 
 fn suffix(inst: &Inst) -> &'static str {
-    let only_one = matches!(
-        inst.row.op,
-        Op::VFmaakF32 | Op::VFmamkF32 | Op::VReadfirstlaneB32 | Op::VNop | Op::VSwapB32
-    );
+    let only_one = only_short(inst.row.op) || inst.row.op == Op::VNop;
     let short_row = matches!(inst.row.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
     let dpp = inst.dpp != Dpp::None;
     match inst.format {

@@ -52,6 +52,8 @@ pub(crate) fn inline_constant(code: u16, ty: Ty) -> Option<u64> {
                 Ty::F16 | Ty::B16 => u64::from(half),
                 // Packed halves read the constant in the low half (LLVM AMDGPU operand notes).
                 Ty::Packed => u64::from(half),
+                // A bfloat16 is the high half of a single; packed, it sits in the low half.
+                Ty::Bf16 | Ty::PackedBf16 => u64::from(single >> 16),
                 Ty::F64 | Ty::B64 | Ty::I64 => double,
                 _ => u64::from(single),
             });
@@ -147,6 +149,7 @@ mod tests {
             (242, Ty::B32, 0x3f80_0000),
             (242, Ty::F64, 1.0f64.to_bits()),
             (242, Ty::F16, 0x3c00),
+            (242, Ty::Bf16, 0x3f80),
             (248, Ty::F32, 0x3e22_f983),
         ];
         for (code, ty, want) in cases {

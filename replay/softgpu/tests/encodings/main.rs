@@ -1,0 +1,216 @@
+//! Every row of the instruction table, in several operand patterns, against LLVM: its disassembler
+//! on our words, its assembler on our text.
+//!
+//! `tests/listings/<target>.txt` is the corpus, one line per encoding: words and LLVM's text. With
+//! llvm-mc-19 on PATH, LLVM is asked about every line again, in both directions;
+//! `REFRAIN_LONG=1` makes the corpus anew and compares every alternative that LLVM accepts, and
+//! `REFRAIN_BLESS=1` writes it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod llvm;
+mod words;
+
+use refrain_softgpu::isa::{Format, Target, disassemble, opcodes};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// Lines that the corpus keeps of one form: enough for each kind of operand, few enough to read.
+const KEPT: usize = 4;
+/// Distinct encodings that every row must have, unless it has fewer.
+const LEAST: usize = 3;
+
+fn listing(target: Target) -> PathBuf {
+    let name = format!("tests/listings/{target}.txt");
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn hex(words: &[u32]) -> String {
+    let words: Vec<String> = words.iter().map(|w| format!("{w:08x}")).collect();
+    words.join(" ")
+}
+
+/// What the decoder under test says.
+fn ours(target: Target, words: &[u32]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let lines = disassemble(target, 0, &bytes).unwrap();
+    match &lines[..] {
+        [one] => one.text.clone().unwrap_or_else(|e| e.to_string()),
+        _ => format!("{lines:?}"),
+    }
+}
+
+/// The lines of a corpus file: words and text.
+fn read(target: Target) -> Vec<(Vec<u32>, String)> {
+    let text = std::fs::read_to_string(listing(target)).unwrap();
+    text.lines()
+        .map(|line| {
+            let (words, text) = line.split_once(" | ").unwrap();
+            let words = words
+                .split(' ')
+                .map(|w| u32::from_str_radix(w, 16).unwrap());
+            (words.collect(), text.to_owned())
+        })
+        .collect()
+}
+
+fn report(target: Target, wrong: &[String]) {
+    assert!(
+        wrong.is_empty(),
+        "{target}: {} differ:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(100)].join("\n")
+    );
+}
+
+#[test]
+fn the_corpus_reads_the_same_here() {
+    for target in Target::ALL {
+        let corpus = read(target);
+        let wrong: Vec<String> = corpus
+            .iter()
+            .filter(|(words, text)| ours(target, words) != *text)
+            .map(|(words, text)| {
+                format!(
+                    "{}: llvm `{text}`, ours `{}`",
+                    hex(words),
+                    ours(target, words)
+                )
+            })
+            .collect();
+        report(target, &wrong);
+        let least = if target == Target::Gfx1151 { 100 } else { 4000 };
+        assert!(
+            corpus.len() > least,
+            "{target}: only {} lines",
+            corpus.len()
+        );
+    }
+}
+
+#[test]
+fn llvm_says_the_same_in_both_directions() {
+    if !llvm::present() {
+        println!("skipped: {} is not on PATH", llvm::LLVM_MC);
+        return;
+    }
+    for target in Target::ALL {
+        let corpus = read(target);
+        let texts = llvm::texts(target, corpus.iter().map(|(words, _)| words));
+        let lines: Vec<&str> = corpus.iter().map(|(_, text)| text.as_str()).collect();
+        let assembled = llvm::assemble(target, &lines);
+        let mut wrong = Vec::new();
+        for (((words, text), theirs), back) in corpus.iter().zip(texts).zip(assembled) {
+            if theirs.as_deref() != Some(text) {
+                wrong.push(format!("{}: `{text}` is {theirs:?} now", hex(words)));
+            }
+            if back.as_ref() != Some(words) && !not_assembled(text) {
+                wrong.push(format!("{}: `{text}` assembles to {back:x?}", hex(words)));
+            }
+        }
+        report(target, &wrong);
+    }
+}
+
+/// Text that LLVM prints but does not read back to the same words.
+fn not_assembled(_text: &str) -> bool {
+    false
+}
+
+/// Everything LLVM accepts of what is made for a target, by row and form.
+struct Generated {
+    /// Row (format and mnemonic), form, pattern.
+    keys: Vec<(Format, &'static str, u32, usize)>,
+    words: Vec<Vec<u32>>,
+}
+
+fn generate(target: Target) -> Generated {
+    let mut all = Generated {
+        keys: Vec::new(),
+        words: Vec::new(),
+    };
+    let mut seen = HashSet::new();
+    for (format, opcode, mnemonic) in opcodes(target) {
+        for (form, number) in words::forms(format, opcode) {
+            for (k, candidates) in words::patterns(target, form, number)
+                .into_iter()
+                .enumerate()
+            {
+                for words in candidates {
+                    if seen.insert(words.clone()) {
+                        all.keys.push((format, mnemonic, number, k));
+                        all.words.push(words);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The lines of gfx1151 that gfx1100 does not have; all lines of the others.
+fn without_inherited(target: Target, text: &str) -> String {
+    if target != Target::Gfx1151 {
+        return text.to_owned();
+    }
+    let base = std::fs::read_to_string(listing(Target::Gfx1100)).unwrap();
+    let base: HashSet<&str> = base.lines().collect();
+    let new = text.lines().filter(|l| !base.contains(l));
+    new.map(|l| format!("{l}\n")).collect()
+}
+
+#[test]
+fn every_encoding_that_llvm_accepts_agrees() {
+    if std::env::var_os("REFRAIN_LONG").is_none() || !llvm::present() {
+        println!(
+            "skipped: set REFRAIN_LONG=1, with {} on PATH",
+            llvm::LLVM_MC
+        );
+        return;
+    }
+    for target in Target::ALL {
+        let all = generate(target);
+        let answers = llvm::texts(target, all.words.iter());
+        let mut wrong = Vec::new();
+        let mut kept = String::new();
+        let mut patterns: HashMap<_, BTreeMap<usize, ()>> = HashMap::new();
+        let mut distinct: HashMap<_, usize> = HashMap::new();
+        for ((key, words), answer) in all.keys.iter().zip(&all.words).zip(answers) {
+            let Some(answer) = answer else { continue };
+            let (format, mnemonic, number, k) = *key;
+            *distinct.entry((format, mnemonic)).or_default() += 1;
+            let got = ours(target, words);
+            if got != answer {
+                wrong.push(format!("{}: llvm `{answer}`, ours `{got}`", hex(words)));
+            }
+            let used = patterns.entry((format, mnemonic, number)).or_default();
+            if used.len() < KEPT && used.insert(k, ()).is_none() {
+                kept += &format!("{} | {answer}\n", hex(words));
+            }
+        }
+        println!(
+            "{target}: {} candidates, {} accepted",
+            all.words.len(),
+            distinct.values().sum::<usize>()
+        );
+        let unknown: Vec<_> = opcodes(target)
+            .filter(|(format, _, m)| !distinct.contains_key(&(*format, *m)))
+            .collect();
+        assert!(
+            unknown.is_empty(),
+            "{target}: LLVM accepts no encoding of {unknown:?}"
+        );
+        let few: Vec<_> = distinct.iter().filter(|(_, n)| **n < LEAST).collect();
+        println!("{target}: rows with fewer than {LEAST} encodings: {few:?}");
+        report(target, &wrong);
+        let kept = without_inherited(target, &kept);
+        if std::env::var_os("REFRAIN_BLESS").is_some() {
+            std::fs::write(listing(target), &kept).unwrap();
+        }
+        let committed = std::fs::read_to_string(listing(target)).unwrap();
+        assert!(
+            committed == kept,
+            "{target}: the corpus is stale; set REFRAIN_BLESS=1"
+        );
+    }
+}
