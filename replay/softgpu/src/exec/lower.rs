@@ -15,6 +15,7 @@ use crate::isa::op::{Atomic, Cond, Op, Why, Wide};
 use crate::isa::operand::{NULL, SCC, VGPR, inline_constant, literal_value};
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
+use std::cell::Cell;
 use std::collections::HashMap;
 
 /// Scratch row that keeps a register's old value between the halves of a VOPD.
@@ -39,14 +40,26 @@ struct Refuse;
 
 impl Exec for Refuse {
     fn run<L: Level>(_w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
-        let ext = usize::from(u.ext);
-        let why = match ext.checked_sub(DECLARED) {
-            Some(k) => Why::ALL.get(k).map(|w| w.text()),
-            None => REFUSALS.get(ext).copied(),
-        };
-        let why = why.unwrap_or(REFUSALS[0]);
-        x.stop(Fault::Unsupported(why))
+        x.stop(Fault::Unsupported(reason(u.ext)))
     }
+}
+
+/// The text of a refusal.
+fn reason(number: u16) -> &'static str {
+    let number = usize::from(number);
+    let text = match number.checked_sub(DECLARED) {
+        Some(k) => Why::ALL.get(k).map(|why| why.text()),
+        None => REFUSALS.get(number).copied(),
+    };
+    text.unwrap_or(REFUSALS[0])
+}
+
+/// Why an instruction of a row, without modifiers, is refused when it is reached; `None` where it is
+/// executed.
+pub(crate) fn refusal(target: Target, row: &'static TableRow) -> Option<&'static str> {
+    let mut lowering = Lowering::new(target, Speed::Base);
+    lowering.push(&Inst::sample(row));
+    lowering.refused.get().map(reason)
 }
 
 /// Everything that micro-operations refer to.
@@ -58,6 +71,8 @@ pub(super) struct Lowering {
     pub(super) modifiers: Vec<Modifier>,
     known: HashMap<(u64, bool), u16>,
     next_hit: usize,
+    /// The last refusal.
+    refused: Cell<Option<u16>>,
     /// Handlers follow MODE.
     moded: bool,
 }
@@ -72,6 +87,7 @@ impl Lowering {
             modifiers: Vec::new(),
             known: HashMap::new(),
             next_hit: 0,
+            refused: Cell::new(None),
             moded: false,
         }
     }
@@ -139,6 +155,7 @@ impl Lowering {
 
     /// A micro-operation that reports why it is not executed.
     fn refuse(&self, mut u: Uop, why: u16) -> Uop {
+        self.refused.set(Some(why));
         u.run = handler::<Refuse>(self.speed);
         u.ext = why;
         u

@@ -52,6 +52,7 @@ mod wave;
 
 pub use batch::run_batch;
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
+pub(crate) use lower::refusal;
 pub use program::Program;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! as something else.
 
 use super::Target;
+use super::absent::FAMILIES;
 use super::op::Op;
 use super::operand::{LITERAL, NULL, VCC, VGPR, scalar_problem, source_problem};
 use super::row::{Format, Row, find};
@@ -157,25 +158,14 @@ pub(crate) fn decode(target: Target, words: &[u32]) -> Result<Inst, DecodeError>
     Ok(inst)
 }
 
-/// Families that are only named: the top byte decides, in the sets given by (gfx11, gfx12).
-const FAMILIES: [(u32, u32, &str, bool, bool); 8] = [
-    (0xff, 0xcd, "VINTERP interpolation", true, true),
-    (0xff, 0xce, "LDSDIR parameter load", true, true),
-    (0xfc, 0xe8, "MTBUF typed buffer", true, false),
-    (0xfc, 0xf0, "MIMG image", true, false),
-    (0xfc, 0xf8, "EXP export", true, true),
-    (0xfc, 0xc4, "VBUFFER buffer", false, true),
-    (0xfc, 0xd0, "VIMAGE image", false, true),
-    (0xfc, 0xe4, "VSAMPLE image sample", false, true),
-];
-
 fn other_family(gfx12: bool, word: u32) -> DecodeError {
     let top = word >> 24;
-    let found = FAMILIES.iter().find(|(mask, value, _, on11, on12)| {
-        top & mask == *value && if gfx12 { *on12 } else { *on11 }
+    let found = FAMILIES.iter().find(|family| {
+        let (mask, value) = family.top;
+        top & mask == value && family.opcodes[usize::from(gfx12)] > 0
     });
-    found.map_or(DecodeError::Format, |(_, _, family, ..)| {
-        DecodeError::Family { family }
+    found.map_or(DecodeError::Format, |found| DecodeError::Family {
+        family: found.name,
     })
 }
 
@@ -508,6 +498,7 @@ pub(super) const fn only_short(op: Op) -> bool {
             | Op::VPermlane64B32
             | Op::VReadfirstlaneB32
             | Op::VPkFmacF16
+            | Op::VDot2accF32F16
     )
 }
 
@@ -539,6 +530,33 @@ impl Inst {
             cache: 0,
             second: None,
         }
+    }
+
+    /// An instruction of a row with the first registers as operands and no modifiers.
+    pub(crate) fn sample(row: &'static Row) -> Self {
+        let scalar = matches!(
+            row.format,
+            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp | Format::Smem
+        );
+        let register = |ty: Ty| match ty {
+            Ty::None | Ty::Imm16 | Ty::Sgpr | Ty::Mask => 0,
+            _ if scalar => 0,
+            _ => VGPR,
+        };
+        let mut inst = Self::new(row, row.format, 1);
+        inst.dst = register(row.shape.dst);
+        inst.src = row.shape.src.map(register);
+        if row.shape.dst == Ty::Sgpr && row.shape.src[0] != Ty::Vgpr {
+            inst.src = [0; 3];
+        }
+        if row.format == Format::Vopd {
+            inst.second = Some(Half {
+                row,
+                dst: VGPR + 1,
+                src: inst.src,
+            });
+        }
+        inst
     }
 
     fn bad(&self, what: &'static str) -> DecodeError {
@@ -595,6 +613,9 @@ impl Inst {
             Format::Scratch if !lane => self.src[0] = NULL,
             Format::Scratch => {}
             _ if lane => return Err(self.bad("the SVE bit, which is for scratch")),
+            Format::Flat if self.dwords == 2 && self.imm < 0 => {
+                return Err(self.bad("a negative offset, which flat addresses lack"));
+            }
             Format::Flat if self.saddr != NULL => {
                 return Err(self.bad("a scalar address, which flat addresses lack"));
             }
@@ -619,6 +640,7 @@ impl Inst {
 
 /// Refuses operands that the executor could not honour.
 fn check(inst: &Inst) -> Result<(), DecodeError> {
+    check_signs(inst)?;
     check_half(inst, inst.row, inst.dst, inst.src)?;
     if let Some(y) = &inst.second {
         check_half(inst, y.row, y.dst, y.src)?;
@@ -635,6 +657,18 @@ fn check(inst: &Inst) -> Result<(), DecodeError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Sign modifiers belong to floating-point operands; in packed instructions the fields mean something
+/// else.
+fn check_signs(inst: &Inst) -> Result<(), DecodeError> {
+    let signs = inst.mods.neg | inst.mods.abs;
+    let integer =
+        |(k, ty): (usize, &Ty)| signs >> k & 1 == 1 && !matches!(ty, Ty::None) && !ty.takes_sign();
+    if inst.format != Format::Vop3p && inst.row.shape.src.iter().enumerate().any(integer) {
+        return Err(inst.bad("a sign modifier on an operand that is no number with a sign"));
+    }
+    Ok(())
 }
 
 fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), DecodeError> {

@@ -1,6 +1,8 @@
 //! The instruction sets as one table: a row per instruction with its opcode in each set; decoder,
 //! disassembler, executor and the coverage page all expand from those rows. Nothing here executes.
 
+mod absent;
+pub mod coverage;
 mod decode;
 mod disasm;
 pub(crate) mod op;
@@ -10,6 +12,7 @@ pub(crate) mod shape;
 mod table;
 mod target;
 
+pub use absent::{ABSENT, Absent, FAMILIES, Family};
 pub use decode::DecodeError;
 #[cfg(test)]
 pub(crate) use decode::Half;

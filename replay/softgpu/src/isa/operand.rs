@@ -127,6 +127,8 @@ pub(crate) fn name(code: u16, regs: u32, literal: u32) -> String {
         127 => "exec_hi".to_owned(),
         INT_0..=INT_64 => (code - INT_0).to_string(),
         193..=INT_NEG_16 => format!("-{}", code - INT_64),
+        // LLVM prints 1/(2 pi) with the digits of the operand's width.
+        FLOAT_LAST if regs == 2 => "0.15915494309189532".to_owned(),
         FLOAT_FIRST..=FLOAT_LAST => FLOATS[usize::from(code - FLOAT_FIRST)].0.to_owned(),
         SCC => "src_scc".to_owned(),
         LITERAL => format!("{literal:#x}"),

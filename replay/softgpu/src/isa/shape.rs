@@ -88,6 +88,15 @@ impl Ty {
         matches!(self, Self::F32 | Self::F16 | Self::F64)
     }
 
+    /// Whether sources of this type have `neg` and `abs`.
+    pub(crate) const fn takes_sign(self) -> bool {
+        self.is_float()
+            || matches!(
+                self,
+                Self::Bf16 | Self::Packed | Self::PackedBf16 | Self::Mix
+            )
+    }
+
     /// Whether the operand is one half of a 32-bit register.
     pub(crate) const fn is_half(self) -> bool {
         matches!(self, Self::F16 | Self::B16 | Self::Bf16)

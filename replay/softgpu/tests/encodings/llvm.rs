@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 
 /// The program that is asked.
 pub const LLVM_MC: &str = "llvm-mc-19";
-/// Bytes and text of `s_nop 0x5a5a`, which keeps answers apart.
+/// Bytes and text of `s_nop 0x5a5a`, which keeps answers apart. Before it stands another one, for
+/// words that ask for a literal which they lack.
 const MARKER: &str = "[0x5a,0x5a,0x80,0xbf]";
 const MARKER_TEXT: &str = "s_nop 0x5a5a";
+const PAD: &str = "0x5b,0x5a,0x80,0xbf";
 
 /// Whether LLVM is there. `REFRAIN_REQUIRE_LLVM=1` makes its absence a failure.
 pub fn present() -> bool {
@@ -78,7 +80,11 @@ pub fn texts<'a>(
         .map(|words| {
             let bytes = words.iter().flat_map(|w| w.to_le_bytes());
             let bytes: Vec<String> = bytes.map(|b| format!("0x{b:02x}")).collect();
-            format!("{}\n{}\n", bytes.join(","), MARKER.trim_matches(['[', ']']))
+            format!(
+                "{},{PAD}\n{}\n",
+                bytes.join(","),
+                MARKER.trim_matches(['[', ']'])
+            )
         })
         .collect();
     let answers = ask(target, true, lines);
@@ -87,7 +93,7 @@ pub fn texts<'a>(
         .into_iter()
         .zip(corpus)
         .map(|(lines, words)| match &lines[..] {
-            [(text, got)] if got == words && !text.contains("/*") => Some(text.clone()),
+            [(text, got), _] if got == words && !text.contains("/*") => Some(text.clone()),
             _ => None,
         })
         .collect()

@@ -6,6 +6,10 @@ use refrain_softgpu::isa::{Format, Generation, Target};
 
 /// A literal that shows in both halves.
 const LITERAL: u32 = 0x1234_5678;
+/// A literal that a 16-bit operand can hold, so that its text names all of it.
+const HALF_LITERAL: u32 = 0x0000_5678;
+/// Candidates of one pattern that LLVM is asked about.
+const MOST: usize = 36;
 /// Marker of a DPP16 word, and of a DPP8 word, in source 0.
 const DPP16: u32 = 250;
 const DPP8: u32 = 233;
@@ -98,7 +102,7 @@ const SMEM11: &[Pattern] = &[
 #[rustfmt::skip]
 const SMEM12: &[Pattern] = &[
     plain(&[Field(0, 6, 7, &[16, 0]), Field(0, 0, 6, &[2, 0]), Field(1, 0, 24, &[0x18, 0]), Field(1, 25, 7, &[NULL])]),
-    plain(&[Field(0, 6, 7, &[20, 0]), Field(0, 0, 6, &[4, 0]), Field(1, 0, 24, &[0]), Field(1, 25, 7, &[NULL])]),
+    plain(&[Field(0, 6, 7, &[20, 0]), Field(0, 0, 6, &[4, 0]), Field(1, 0, 24, &[0]), Field(1, 25, 7, &[NULL, 0])]),
     plain(&[Field(0, 6, 7, &[24, 0]), Field(0, 0, 6, &[6, 0]), Field(1, 0, 24, &[0x10, 0]), Field(1, 25, 7, &[7, NULL])]),
     plain(&[Field(0, 6, 7, &[32, 0]), Field(0, 0, 6, &[8, 0]), Field(1, 0, 24, &[0xff_fff8, 0x7f_fff8]), Field(1, 25, 7, &[NULL]), Field(0, 21, 4, &[0b0110, 0])]),
     plain(&[Field(0, 6, 7, &[4, 0]), Field(0, 0, 6, &[10, 0]), Field(1, 0, 24, &[0]), Field(1, 25, 7, &[125, 106]), Field(0, 21, 4, &[0b1111, 0b1001, 0])]),
@@ -433,11 +437,13 @@ fn expand(base: u32, words: usize, pattern: &Pattern) -> Vec<Vec<u32>> {
         all = next;
     }
     all.sort_by_key(|(deviation, _)| *deviation);
+    let tails: &[&[u32]] = match pattern.tail {
+        [LITERAL] => &[&[LITERAL], &[HALF_LITERAL]],
+        tail => &[tail],
+    };
     all.into_iter()
-        .map(|(_, mut words)| {
-            words.extend(pattern.tail);
-            words
-        })
+        .take(MOST)
+        .flat_map(|(_, words)| tails.iter().map(move |tail| [&words[..], tail].concat()))
         .collect()
 }
 

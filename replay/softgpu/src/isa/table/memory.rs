@@ -165,7 +165,6 @@ pub(super) const ROWS: &[Row] = &[
     both(Format::Flat, 0x034, "flat_atomic_cmpswap_b32", "b=bq", Op::FlatAtomic(Atomic::CmpSwap, Wide::B32)),
     both(Format::Flat, 0x035, "flat_atomic_add_u32", "b=bb", Op::FlatAtomic(Atomic::Add, Wide::B32)),
     both(Format::Flat, 0x036, "flat_atomic_sub_u32", "b=bb", Op::FlatAtomic(Atomic::Sub, Wide::B32)),
-    gfx11(Format::Flat, 0x037, "flat_atomic_csub_u32", "b=bb", Op::FlatAtomic(Atomic::SubClamp, Wide::B32)),
     gfx12(Format::Flat, 0x037, "flat_atomic_sub_clamp_u32", "b=bb", Op::FlatAtomic(Atomic::SubClamp, Wide::B32)),
     both(Format::Flat, 0x038, "flat_atomic_min_i32", "b=bb", Op::FlatAtomic(Atomic::MinI, Wide::B32)),
     both(Format::Flat, 0x039, "flat_atomic_min_u32", "b=bb", Op::FlatAtomic(Atomic::MinU, Wide::B32)),
