@@ -38,6 +38,7 @@ fn dispatch(program: &Arc<Program>, waves: u32) -> Dispatch {
         groups: [1, 1, 1],
         group_size: [32 * waves, 1, 1],
         lds_bytes: 0,
+        scratch_bytes: 0,
         tag: 42,
     }
 }

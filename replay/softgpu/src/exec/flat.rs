@@ -23,7 +23,7 @@ pub(super) const PRIVATE_APERTURE: u32 = 0x0002_0000;
 const LDS_ADDRESS: u16 = SCRATCH + 20;
 
 /// Scratch memory of a wave: the bytes of its lanes, one after another.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Private {
     bytes: Vec<u8>,
     each: usize,
@@ -241,7 +241,7 @@ impl<G: Exec, const KIND: u8> Exec for Flat<G, KIND> {
 }
 
 /// Active lanes in the LDS and in the scratch aperture.
-fn apertures(at: &[u64; 32], exec: u32) -> (u32, u32) {
+pub(super) fn apertures(at: &[u64; 32], exec: u32) -> (u32, u32) {
     let (mut shared, mut private) = (0, 0);
     for (i, address) in at.iter().enumerate() {
         let upper = (address >> 32) as u32;

@@ -36,7 +36,7 @@ fn check(m: &mut Machine, inst: &Inst, e: &Effects, noise: &mut Noise) -> Result
         }
     }
     // Other registers and the old destinations do not matter, unless they are listed as read.
-    let partial = matches!(inst.row.shape.dst, Ty::F16 | Ty::B16)
+    let partial = inst.row.shape.dst.is_half()
         || matches!(
             inst.row.mnemonic,
             "v_writelane_b32" | "v_permlane16_b32" | "v_permlanex16_b32"
@@ -68,7 +68,12 @@ fn declared_effects_are_the_real_ones() {
         for row in table(target.generation()) {
             if matches!(
                 row.format,
-                Format::Smem | Format::Global | Format::Mubuf | Format::Sopp
+                Format::Smem
+                    | Format::Flat
+                    | Format::Global
+                    | Format::Scratch
+                    | Format::Mubuf
+                    | Format::Sopp
             ) {
                 continue;
             }
@@ -76,7 +81,9 @@ fn declared_effects_are_the_real_ones() {
             m.lds = vec![0; 64];
             let inst = instance(&m, row);
             let e = effects(target.generation(), &inst);
-            let mut noise = Noise(0x1234_5678_9abc ^ u64::from(row.opcode) << 20);
+            let mut noise = Noise(
+                0x1234_5678_9abc ^ u64::from(row.opcode(target.generation()).unwrap_or(0)) << 20,
+            );
             let mut ran = false;
             for _ in 0..rounds() {
                 match check(&mut m, &inst, &e, &mut noise) {

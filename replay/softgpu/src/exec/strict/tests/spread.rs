@@ -119,7 +119,7 @@ fn check(m: &mut Machine, inst: &Inst, noise: &mut Noise) -> Result<bool, String
 
 /// Rows whose result keeps part of the old register: that part counts as defined on purpose.
 fn keeps_half(inst: &Inst) -> bool {
-    matches!(inst.row.shape.dst, Ty::F16 | Ty::B16)
+    inst.row.shape.dst.is_half()
         || inst.row.mnemonic.contains("fma_mixlo")
         || inst.row.mnemonic.contains("fma_mixhi")
 }
@@ -131,7 +131,12 @@ fn what_is_defined_depends_on_nothing_undefined() {
         let mut checked = 0;
         for row in table(target.generation()) {
             let registers_only = match row.format {
-                Format::Smem | Format::Global | Format::Mubuf | Format::Sopp => false,
+                Format::Smem
+                | Format::Flat
+                | Format::Global
+                | Format::Scratch
+                | Format::Mubuf
+                | Format::Sopp => false,
                 Format::Ds => matches!(
                     row.op,
                     Op::DsBpermuteB32 | Op::DsPermuteB32 | Op::DsSwizzleB32
@@ -144,7 +149,9 @@ fn what_is_defined_depends_on_nothing_undefined() {
                 continue;
             }
             let dpp = matches!(row.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
-            let mut noise = Noise(0x9_8765_4321 ^ u64::from(row.opcode) << 24);
+            let mut noise = Noise(
+                0x9_8765_4321 ^ u64::from(row.opcode(target.generation()).unwrap_or(0)) << 24,
+            );
             let mut ran = false;
             for round in 0..4 * rounds() {
                 let mut inst = inst;
