@@ -79,6 +79,8 @@ controls! {
     SInv |_w, _u, _x| Flow::NEXT;
     GCache |_w, _u, _x| Flow::NEXT;
     DsNop |_w, _u, _x| Flow::NEXT;
+    // It exchanges the halves of a wave64; on a wave32 it does nothing (RDNA ISA).
+    VPermlane64B32 |_w, _u, _x| Flow::NEXT;
     VNop |_w, _u, _x| Flow::NEXT;
     SEndpgm |_w, _u, _x| Flow::END;
     SBranch |_w, u, x| branch(u, x, true);

@@ -139,8 +139,6 @@ crossings! {
     VPermlanex16B32 |w, u, x| permlane(w, u, x, 16);
     VPermlane16VarB32 |w, u, x| permlane_var(w, u, x, 0);
     VPermlanex16VarB32 |w, u, x| permlane_var(w, u, x, 16);
-    // It exchanges the halves of a wave64; on a wave32 it does nothing (RDNA ISA).
-    VPermlane64B32 |_w, _u, _x| ();
     DsBpermuteFiB32 |w, u, x| {
         let (address, data) = (copy(w, x, u.a), copy(w, x, u.b));
         let out = std::array::from_fn(|i| {

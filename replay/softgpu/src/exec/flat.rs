@@ -19,6 +19,18 @@ pub(super) const SHARED_APERTURE: u32 = 0x0001_0000;
 /// Upper half of addresses in the scratch aperture.
 pub(super) const PRIVATE_APERTURE: u32 = 0x0002_0000;
 
+/// First or last address of an aperture, in the order of the registers that hold them: LDS base and
+/// limit, scratch base and limit.
+pub(super) fn aperture(register: u16) -> u64 {
+    let upper = if register < 2 {
+        SHARED_APERTURE
+    } else {
+        PRIVATE_APERTURE
+    };
+    let low = if register % 2 == 0 { 0 } else { u32::MAX };
+    u64::from(upper) << 32 | u64::from(low)
+}
+
 /// Scratch row of LDS addresses, above those of the modifier wrapper.
 const LDS_ADDRESS: u16 = SCRATCH + 20;
 

@@ -106,12 +106,12 @@ fn consecutive(at: &[u64; 32], step: u64) -> bool {
     wrong == 0
 }
 
-/// Loads 16 bytes per lane into four rows.
+/// Loads 16 bytes per lane into four rows, with what every CPU of the architecture has.
 ///
 /// # Safety
 /// 16 bytes at each address were checked for reading.
 #[inline(always)]
-unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+pub(super) unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
     #[cfg(target_arch = "x86_64")]
     {
         use crate::memory::pointer;
@@ -177,7 +177,7 @@ impl<E: Element, const SCALAR: bool> Exec for GlobalLoad<E, SCALAR> {
             && let Some(rows) = w.v.get_mut(dst..).and_then(|tail| tail.first_chunk_mut())
         {
             // SAFETY: all lanes were checked just above.
-            unsafe { gather_wide(&at, rows) };
+            unsafe { L::gather_wide(&at, rows) };
             return Flow::NEXT;
         }
         // SAFETY: all lanes were checked just above.

@@ -418,7 +418,7 @@ lane_table! { single, Vector;
     VCvtPkU16F32 2 |a, b, _c| u32::from(f(a) as u16) | u32::from(f(b) as u16) << 16;
     VFmaF32 3 |a, b, c| num(L::fma(f(a), f(b), f(c)));
     VFmaDx9ZeroF32 3 |a, b, c| {
-        if f(a) == 0.0 || f(b) == 0.0 { num(0.0 + f(c)) } else { num(L::fma(f(a), f(b), f(c))) }
+        if f(a) == 0.0 || f(b) == 0.0 { num(f(c)) } else { num(L::fma(f(a), f(b), f(c))) }
     };
     VDivFixupF32 3 |a, b, c| div_fixup(a, b, c);
     VDot2F32F16 3 |a, b, c| {
@@ -482,7 +482,11 @@ lane_table! { half, Half;
     VCeilF16 1 |a, _b, _c| half_num(h(a).ceil());
     VTruncF16 1 |a, _b, _c| half_num(h(a).trunc());
     VRndneF16 1 |a, _b, _c| half_num(h(a).round_ties_even());
-    VFractF16 1 |a, _b, _c| half_num(h(a) - h(a).floor());
+    VFractF16 1 |a, _b, _c| match half_num(h(a) - h(a).floor()) {
+        // As for singles: below 1.
+        0x3c00 => 0x3bff,
+        r => r,
+    };
     VAddF16 2 |a, b, _c| half_num(h(a) + h(b));
     VSubF16 2 |a, b, _c| half_num(h(a) - h(b));
     VSubrevF16 2 |a, b, _c| half_num(h(b) - h(a));

@@ -145,11 +145,11 @@ impl<const N: usize> Exec for SwapTwo<N> {
             let mut old = [[0; 2]; 2];
             for (k, (_, offset)) in parts.into_iter().enumerate() {
                 let at = base[i].wrapping_add(offset);
-                for r in 0..N {
+                for (r, old) in old[k].iter_mut().enumerate().take(N) {
                     let Some(word) = bytes::<4>(x.lds, at.saturating_add(4 * r as u32)) else {
                         return bad(x, i, at, 4 * N as u32);
                     };
-                    old[k][r] = u32::from_le_bytes(word);
+                    *old = u32::from_le_bytes(word);
                 }
             }
             for (data, offset) in parts {

@@ -1,7 +1,10 @@
 //! The speeds that handlers are compiled for. All give the same bits; only instructions differ.
 
 use super::float::soft_fma;
+use super::global::gather_wide;
 use super::wave::Row;
+#[cfg(target_arch = "x86_64")]
+use crate::memory::pointer;
 
 /// A set of CPU features that handlers may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,11 @@ pub(crate) trait Level {
     fn pack(row: &Row) -> u32;
     /// Lane i of the result is lane `from[i]` (below 16) of i's own row of 16.
     fn permute(row: &Row, from: &Row) -> Row;
+    /// Loads 16 bytes per lane into four rows.
+    ///
+    /// # Safety
+    /// 16 bytes at each address were checked for reading.
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]);
     /// Sum of four byte products per lane plus `c`, wrapping. `SA`/`SB`: bytes are signed.
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row;
 }
@@ -61,6 +69,12 @@ impl Level for Base {
     #[inline(always)]
     fn permute(row: &Row, from: &Row) -> Row {
         std::array::from_fn(|i| row[(i & 16) | (from[i] & 15) as usize])
+    }
+
+    #[inline(always)]
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe { gather_wide(at, rows) }
     }
 
     #[inline(always)]
@@ -142,6 +156,35 @@ impl Level for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+        use std::arch::x86_64::{
+            __m128i, __m256i, _mm_loadu_si128, _mm256_castsi128_si256, _mm256_inserti128_si256,
+            _mm256_storeu_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+            _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+        };
+        let [r0, r1, r2, r3] = rows.each_mut().map(|r| r.as_mut_ptr());
+        for k in (0..32).step_by(8) {
+            // SAFETY: the eight loads are the caller's promise; the stores cover lanes k..k+8 of
+            // rows of 32; AVX2 as in `pack`.
+            unsafe {
+                let load = |i: usize| _mm_loadu_si128(pointer(at[k + i]).cast::<__m128i>());
+                // Lane i in the lower half, lane i + 4 in the upper one.
+                let pair = |i: usize| {
+                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(i)), load(i + 4))
+                };
+                let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
+                let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+                let (ef, gh) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+                let put = |row: *mut u32, v| _mm256_storeu_si256(row.add(k).cast::<__m256i>(), v);
+                put(r0, _mm256_unpacklo_epi64(ab, cd));
+                put(r1, _mm256_unpackhi_epi64(ab, cd));
+                put(r2, _mm256_unpacklo_epi64(ef, gh));
+                put(r3, _mm256_unpackhi_epi64(ef, gh));
+            }
+        }
+    }
+
+    #[inline(always)]
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
         use std::arch::x86_64::{
             __m256i, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_slli_epi16,
@@ -186,6 +229,11 @@ impl Level for Avx2 {
 
     fn permute(row: &Row, from: &Row) -> Row {
         Base::permute(row, from)
+    }
+
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe { Base::gather_wide(at, rows) }
     }
 
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {

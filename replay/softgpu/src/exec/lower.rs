@@ -12,7 +12,9 @@ use super::{
     moded, packed, relative, scalar,
 };
 use crate::isa::op::{Atomic, Cond, Op, Why, Wide};
-use crate::isa::operand::{NULL, SCC, VGPR, inline_constant, literal_value};
+use crate::isa::operand::{
+    APERTURE_FIRST, APERTURE_LAST, NULL, SCC, VGPR, inline_constant, literal_value,
+};
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
 use std::cell::Cell;
@@ -127,6 +129,11 @@ impl Lowering {
             NULL => self.constant(0, wide),
             0..128 => Src(Src::SCALAR + code),
             SCC => Src(Src::SCALAR + SCC_SLOT),
+            APERTURE_FIRST..=APERTURE_LAST => {
+                let value = flat::aperture(code - APERTURE_FIRST);
+                // Read as 32 bits the register gives zero (LLVM, getSegmentAperture).
+                self.constant(if wide { value } else { 0 }, wide)
+            }
             _ => {
                 let value = inline_constant(code, ty).unwrap_or_else(|| literal_value(literal, ty));
                 self.constant(value, wide)

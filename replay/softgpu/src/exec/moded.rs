@@ -179,7 +179,8 @@ const fn h(x: u64) -> u64 {
 fn fma_dx9(m: Modes, a: u64, b: u64, c: u64) -> u64 {
     let zero = |v: u64| v & 0x7fff_ffff == 0;
     if zero(a) || zero(b) {
-        add(SINGLE, m.single, 0, c)
+        // The accumulator as it is, but for a NaN.
+        convert(SINGLE, SINGLE, m.single, c)
     } else {
         fma(SINGLE, m.single, a, b, c)
     }

@@ -183,7 +183,7 @@ fn whole_quads(x: u64) -> u64 {
 
 /// Each bit twice.
 fn replicate(x: u32) -> u64 {
-    (0..32).fold(0, |out, k| out | u64::from(x >> k & 1) * 3 << (2 * k))
+    (0..32).fold(0, |out, k| out | (u64::from(x >> k & 1) * 3) << (2 * k))
 }
 
 /// Leading bits equal to the sign bit, counted with it; -1 when all are.

@@ -74,6 +74,16 @@ pub fn markdown() -> String {
     out
 }
 
+/// Size of a format of which only a few opcodes have rows.
+fn whole(target: Target, format: Format) -> Option<usize> {
+    let of_name = |name: &str| FAMILIES.iter().find(|f| f.name.starts_with(name));
+    let family = match format {
+        Format::Mubuf => of_name("MUBUF"),
+        _ => None,
+    };
+    family.map(|f| usize::from(f.opcodes[column(target)]))
+}
+
 fn counts(out: &mut String, target: Target) {
     let rows = coverage(target);
     line!(out, "\n## {target}\n");
@@ -88,16 +98,11 @@ fn counts(out: &mut String, target: Target) {
             .iter()
             .filter(|a| a.format == format && a.sets[column(target)])
             .count();
-        let mut family = 0;
-        if format == Format::Mubuf {
-            let whole = FAMILIES.iter().find(|f| f.name.starts_with("MUBUF"));
-            family = whole.map_or(0, |f| usize::from(f.opcodes[column(target)]));
-        }
         let of_format: Vec<_> = rows.iter().filter(|r| r.format == format).collect();
         let refused = of_format.iter().filter(|r| r.refusal.is_some()).count();
         let decoded = of_format.len();
         let numbers = [
-            decoded + missing + family,
+            whole(target, format).unwrap_or(decoded + missing),
             decoded,
             decoded - refused,
             refused,

@@ -18,7 +18,7 @@ pub use decode::DecodeError;
 pub(crate) use decode::Half;
 pub(crate) use decode::{Dpp, Inst, Mods, decode};
 pub(crate) use disasm::words_of;
-pub use disasm::{Line, disassemble};
+pub use disasm::{Line, Syntax, disassemble, disassemble_as};
 pub use row::Format;
 pub(crate) use row::{Row, table};
 pub use target::{Generation, Target};

@@ -58,7 +58,7 @@ fn ask(target: Target, disassemble: bool, lines: String) -> Vec<Vec<(String, Vec
 }
 
 /// `[0x01,0x02,...]` as words.
-fn encoding_words(text: &str) -> Vec<u32> {
+pub fn encoding_words(text: &str) -> Vec<u32> {
     let bytes: Vec<u32> = text
         .trim_matches(['[', ']'])
         .split(',')

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod llvm;
+mod newer;
 mod words;
 
 use refrain_softgpu::isa::{Format, Target, disassemble, opcodes};

@@ -13,7 +13,7 @@ the last place only. Then 32 lines "a b c old scc vcc = d mask scc exec" in hexa
 canonical one, a result that is not written is the old value. For atomics `old` is the memory cell before, `d`
 what is returned, `mask` the cell after. "! mnemonic: reason" lists every text that was replaced.
 
-    python3 -m pip install tinygrad==0.14.0 blake3 && python3 generate.py
+    python3 -m pip install tinygrad==0.14.0 blake3 && python3 generate.py [mnemonic...]
 """
 import importlib
 import math
@@ -158,6 +158,8 @@ def exact(v):
 
 def fma(a, b, c):
     x, y, z = a.num(), b.num(), c.num()
+    if math.isfinite(x) and math.isfinite(y) and math.isinf(z):
+        return V_float(z, a.size)
     if any(math.isnan(t) or math.isinf(t) for t in (x, y, z)):
         p = x * y if not (0 in (x, y) and math.inf in (abs(x), abs(y))) else math.nan
         return V_float(p + z, a.size)
@@ -329,6 +331,8 @@ def rtz_half(v):
     """Toward zero: the nearest half, or the one before it if that is larger in magnitude."""
     x = v.num()
     bits = round_to(x, 16)
+    if math.isnan(x):
+        return V(bits | v.bits >> 16 & 0x8000, 16, "b")
     if math.isfinite(x) and abs(unpack(bits, 16)) > abs(x):
         bits -= 1
     return V(bits, 16, "b")
@@ -630,11 +634,13 @@ class Run:
             if "b" in (a.kind, b.kind):
                 x, y = a.bits, b.bits
             return flag({"==": x == y, "!=": x != y, "<>": x != y, "<": x < y, ">": x > y, "<=": x <= y, ">=": x >= y}[op])
-        size = max(a.size, b.size)
+        # Parts of registers take part in sums as whole registers.
+        narrow = op in ("+", "-", "*", "<<") and max(a.size, b.size) < 16
+        size = 32 if narrow else max(a.size, b.size)
         kind = a.kind if op in ("<<", ">>") else ("u" if "u" in (a.kind, b.kind) and a.size == b.size else
                                                   (a.kind if a.size >= b.size else b.kind))
         if op in ("<<", ">>"):
-            size = a.size
+            size = 32 if narrow else a.size
             r = x << y if op == "<<" else x >> y
         elif op in ("&", "|", "^"):
             r = {"&": a.num() & b.num(), "|": a.num() | b.num(), "^": a.num() ^ b.num()}[op]
@@ -774,7 +780,8 @@ class Table:
             for i, a in enumerate(args):
                 env[f"S{i}"] = a
             Run(self.code[name], env, self).block(set(), True)
-            kind = name.rsplit("_", 1)[1]
+            # Sums of bytes are as wide as a register, whatever the name says.
+            kind = "u32" if name in ("v_sad_u8", "v_msad_u8") else name.rsplit("_", 1)[1]
             return V(env["D0"].bits, int(kind[1:]), kind[0])
         return f
 
@@ -856,7 +863,7 @@ SKIP = re.compile(
     r"^(ds_(?!.*(add|sub|inc|dec|min|max|and|or|xor|mskor|cmpstore|wrap|storexchg_rtn)_)|ds_.*(addtid|2addr|condxchg|permute|swizzle)|"
     r"global_(?!atomic)|flat_(?!atomic)|flat_atomic_csub|.*pk_add_(rtn_)?bf16|scratch|buffer_|v_dual|s_load|s_buffer|"
     r"s_barrier|s_get_barrier|s_branch|s_cbranch|s_call|s_getpc|s_setpc|s_swappc|s_rfe|s_wait|s_nop|s_sleep|s_clause|s_delay|s_set|s_getreg|"
-    r"s_trap|s_send|s_wakeup|s_incperf|s_decperf|s_ttrace|s_end|s_code|s_icache|s_dcache|s_gl1|s_round|s_denorm|s_prefetch|s_atc|s_version|s_sub|s_movrel|s_alloc|v_nop|v_pipeflush|"
+    r"s_trap|s_send|s_wakeup|s_incperf|s_decperf|s_ttrace|s_end|s_code|s_icache|s_dcache|s_gl1|s_round|s_denorm|s_prefetch|s_atc|s_version|s_subvector|s_movrel|s_alloc|v_nop|v_pipeflush|"
     r"v_readlane|v_readfirst|v_writelane|v_permlane|v_swap|v_mbcnt|v_movrel|v_wmma|v_cvt_(pk_)?f32_[fb]|v_cvt_pk_[fb]p?f?8|v_cvt_sr|"
     r"v_dot2_bf16|v_dot2_f32_bf16|v_dot2acc_f32_bf16|v_dot4_f32|v_mqsad_u32|v_trig)")
 # One unit in the last place is what AMD documents for these.
@@ -873,6 +880,8 @@ EXTRA = {
     "v_cvt_pk_rtz_f16_f32": (PK_RTZ, "the text changes the rounding mode of a conversion it then names without mode"),
     "v_fmac_f32": ("D0.f32 = fma(S0.f32, S1.f32, D0.f32)", HIDDEN),
     "v_fmac_f16": ("D0.f16 = fma(S0.f16, S1.f16, D0.f16)", HIDDEN),
+    "v_fmac_dx9_zero_f32": ("if S0.f32 == 0.0F || S1.f32 == 0.0F then D0.f32 = D0.f32 else D0.f32 = fma(S0.f32, S1.f32, D0.f32) endif", HIDDEN),
+    "v_sat_pk_u8_i16": ("D0.b16 = { sat8(S0[31 : 16].i16), sat8(S0[15 : 0].i16) }", "gfx11's text looks for the sign of a 16-bit value in 32 bits; gfx12's does not"),
     "s_fmac_f16": ("D0.f16 = fma(S0.f16, S1.f16, D0.f16)", HIDDEN),
     "v_fma_f16": ("D0.f16 = fma(S0.f16, S1.f16, S2.f16)", HIDDEN),
     "v_fmaak_f32": ("D0.f32 = fma(S0.f32, S1.f32, S2.f32)", "the literal's place differs between the two forms; operands are in order here"),
@@ -936,6 +945,7 @@ def turn(quarter):
 FUNCTIONS["turn_sin"] = turn(0)
 FUNCTIONS["turn_cos"] = turn(Fraction(1, 4))
 FUNCTIONS["mad_i64"] = lambda a, b, c: V(a.num() * b.num() + c.num(), 65, "b")
+FUNCTIONS["sat8"] = lambda v: V(max(0, min(255, v.num())), 8, "u")
 FUNCTIONS["f32_to_u8"] = lambda v: to_int(v, 0, 255, 8, "u")
 
 
@@ -1078,18 +1088,23 @@ def main():
         done = pool.map(entry, todo, chunksize=8)
     failed = [f"{name} {sets} ({why})" for name, sets, lines, why in done if lines is None]
     print(len(todo), "entries; not evaluated:", *failed, sep="\n  ")
-    if only:
-        print("\n".join("\n".join(lines) for _, _, lines, _ in done if lines))
-        return
-    names = {name for name, _, lines, _ in done if lines}
+    entries = {11: {}, 12: {}}
+    for first, file in ((11, "gfx11.txt"), (12, "gfx12.txt")):
+        if only:
+            for text in (HERE / file).read_text().split("\n[")[1:]:
+                entries[first][text.split("]")[0]] = ("[" + text).rstrip("\n").split("\n")
+    for name, sets, lines, _ in done:
+        if lines:
+            entries[sets[0]][name] = lines
+    names = {*entries[11], *entries[12]}
+    order = {job[3]: k for k, job in enumerate(jobs())}
     for first, file in ((11, "gfx11.txt"), (12, "gfx12.txt")):
         out = ["# Generated by generate.py from AMD's pseudocode; do not edit."]
         if first == 11:
             out += [f"! {name}: {EXTRA[name][1]}" for name in sorted(EXTRA) if name in names]
             out += [f"- {name}: {why}" for name, why in sorted(ELSEWHERE.items())]
-        for _, sets, lines, _ in done:
-            if lines and sets[0] == first:
-                out += lines
+        for name in sorted(entries[first], key=order.get):
+            out += entries[first][name]
         (HERE / file).write_text("\n".join(out) + "\n")
 
 

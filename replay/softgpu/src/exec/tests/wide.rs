@@ -288,6 +288,17 @@ fn flat_addresses_pick_their_memory() {
 }
 
 #[test]
+fn aperture_registers_are_wide() {
+    everywhere(|m| {
+        m.ok(&m.inst("s_mov_b64", 8, &[235]));
+        m.ok(&m.inst("s_mov_b64", 10, &[238]));
+        m.ok(&m.inst("s_mov_b32", 12, &[235]));
+        let want = [0, SHARED_APERTURE, u32::MAX, PRIVATE_APERTURE, 0];
+        assert_eq!(m.w.s[8..13], want);
+    });
+}
+
+#[test]
 fn scratch_is_private_and_bounded() {
     everywhere(|m| {
         m.w.private.reset(32, 0x7fa5_0001);

@@ -31,8 +31,28 @@ pub struct Line {
     pub text: Result<String, IsaError>,
 }
 
-/// Lists `code`, which is mapped at `address`, from the first to the last word.
+/// How halves of registers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// As LLVM 19 does: registers by number, halves by `op_sel`. Short encodings that name a high half,
+    /// which LLVM 19 cannot print, are written as in the other syntax.
+    OpSel,
+    /// As LLVM 20 and later do for gfx11: `v1.l` and `v1.h`, and `op_sel` beside them.
+    True16,
+}
+
+/// Lists `code`, which is mapped at `address`, from the first to the last word, in LLVM 19's words.
 pub fn disassemble(target: Target, address: u64, code: &[u8]) -> Result<Vec<Line>, IsaError> {
+    disassemble_as(Syntax::OpSel, target, address, code)
+}
+
+/// Lists `code` in a syntax of choice.
+pub fn disassemble_as(
+    syntax: Syntax,
+    target: Target,
+    address: u64,
+    code: &[u8],
+) -> Result<Vec<Line>, IsaError> {
     if !code.len().is_multiple_of(4) {
         return Err(IsaError::Length { len: code.len() });
     }
@@ -43,7 +63,7 @@ pub fn disassemble(target: Target, address: u64, code: &[u8]) -> Result<Vec<Line
         let address = address.wrapping_add(at as u64 * 4);
         let rest = &words[at..];
         let (dwords, text) = match decode(target, rest) {
-            Ok(inst) => (usize::from(inst.dwords), Ok(render(target, &inst))),
+            Ok(inst) => (usize::from(inst.dwords), Ok(render(syntax, target, &inst))),
             Err(reason) => {
                 let words = rest.iter().copied().take(3).collect();
                 (
@@ -77,7 +97,7 @@ pub(crate) fn words_of(code: &[u8]) -> Vec<u32> {
 }
 
 /// The text of one instruction.
-pub(crate) fn render(target: Target, inst: &Inst) -> String {
+fn render(syntax: Syntax, target: Target, inst: &Inst) -> String {
     let mut text = String::from(inst.row.mnemonic);
     text.push_str(vector::suffix(inst));
     match inst.format {
@@ -89,7 +109,7 @@ pub(crate) fn render(target: Target, inst: &Inst) -> String {
         Format::Mubuf => {}
         Format::Vopd => vector::vopd(&mut text, inst),
         Format::Sop1 | Format::Sop2 | Format::Sopc => scalar::scalar(&mut text, target, inst),
-        _ => vector::vector(&mut text, inst),
+        _ => vector::vector(&mut text, syntax, inst),
     }
     text
 }

@@ -68,11 +68,12 @@ enum Style {
 }
 
 /// Everything that is not plainly hexadecimal.
-const STYLES: [(&str, Style); 36] = [
+const STYLES: [(&str, Style); 37] = [
     ("s_barrier", Style::None),
     ("s_barrier_leave", Style::None),
     ("s_code_end", Style::None),
     ("s_endpgm_saved", Style::None),
+    ("s_endpgm_ordered_ps_done", Style::None),
     ("s_icache_inv", Style::None),
     ("s_ttracedata", Style::None),
     ("s_wait_idle", Style::None),

@@ -1,6 +1,6 @@
 //! Text of vector instructions and their modifiers.
 
-use super::{list, source};
+use super::{Syntax, list, source};
 use crate::isa::decode::{Dpp, Inst, only_short};
 use crate::isa::op::Op;
 use crate::isa::operand::{is_vgpr, name};
@@ -44,9 +44,9 @@ pub(super) fn vopd(text: &mut String, inst: &Inst) {
     }
 }
 
-pub(super) fn vector(text: &mut String, inst: &Inst) {
+pub(super) fn vector(text: &mut String, syntax: Syntax, inst: &Inst) {
     let shape = &inst.row.shape;
-    let halves = halves(inst);
+    let halves = halves(syntax, inst);
     let mut operands = Vec::new();
     if shape.dst != Ty::None && !matches!(inst.row.op, Op::VCmpx(..)) {
         let text = name(inst.dst, shape.dst.regs(), 0);
@@ -59,12 +59,12 @@ pub(super) fn vector(text: &mut String, inst: &Inst) {
     if inst.format == Format::Vop3sd || (carries && inst.row.op != Op::VCndmaskB32) {
         operands.push(name(inst.sdst, 1, 0));
     }
-    operands.extend((0..shape.sources()).map(|k| vector_source(inst, k)));
+    operands.extend((0..shape.sources()).map(|k| vector_source(inst, k, halves)));
     list(text, &operands);
     if inst.format == Format::Vop3p {
         packed_modifiers(text, inst);
-    } else if !halves {
-        op_sel(text, inst);
+    } else if !short(inst) {
+        op_sel(text, syntax, inst);
     }
     if inst.mods.clamp {
         text.push_str(" clamp");
@@ -73,22 +73,28 @@ pub(super) fn vector(text: &mut String, inst: &Inst) {
     dpp(text, inst);
 }
 
+fn short(inst: &Inst) -> bool {
+    matches!(inst.format, Format::Vop1 | Format::Vop2 | Format::Vopc)
+}
+
 /// Whether 16-bit operands are spelled as halves of registers: the short encodings have no other way
 /// to name a high half, and the 16-bit moves are always spelled so.
-fn halves(inst: &Inst) -> bool {
-    let short = matches!(inst.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
+fn halves(syntax: Syntax, inst: &Inst) -> bool {
     let named = matches!(inst.row.op, Op::VMovB16 | Op::VSwapB16);
-    short && (named || inst.mods.opsel != 0)
+    match syntax {
+        Syntax::True16 => inst.format != Format::Vop3p,
+        Syntax::OpSel => short(inst) && (named || inst.mods.opsel != 0),
+    }
 }
 
 fn half(register: String, high: u8) -> String {
     register + [".l", ".h"][usize::from(high & 1)]
 }
 
-fn vector_source(inst: &Inst, k: usize) -> String {
+fn vector_source(inst: &Inst, k: usize, halves: bool) -> String {
     let mut text = source(inst, inst.row, inst.src, k);
     let ty = inst.row.shape.src[k];
-    if halves(inst) && ty.is_half() && is_vgpr(inst.src[k]) {
+    if halves && ty.is_half() && is_vgpr(inst.src[k]) {
         text = half(text, inst.mods.opsel >> k & 1);
     }
     let signed = ty == Ty::Mix || (ty.takes_sign() && inst.format != Format::Vop3p);
@@ -109,7 +115,7 @@ fn bit_list(text: &mut String, field: &str, bits: u8, n: usize) {
     add!(text, " {field}:[{}]", shown.join(","));
 }
 
-fn op_sel(text: &mut String, inst: &Inst) {
+fn op_sel(text: &mut String, syntax: Syntax, inst: &Inst) {
     if inst.mods.opsel == 0 {
         return;
     }
@@ -135,11 +141,38 @@ fn op_sel(text: &mut String, inst: &Inst) {
         }
         _ => {}
     }
-    // The accumulator of FMAC is a third source, which LLVM prints as unselected.
+    // The accumulator of FMAC is a third source, which LLVM 19 prints as unselected.
     let written = inst.row.shape.sources();
     let n = written + usize::from(inst.row.op == Op::VFmacF16);
+    if syntax == Syntax::True16 {
+        let selected = selected_halves(inst);
+        // LLVM 22 has no entry for what a comparison writes if that is EXEC or it has DPP.
+        let to_exec = matches!(inst.row.op, Op::VCmpx(..));
+        let masks = to_exec || (inst.row.format == Format::Vopc && inst.dpp != Dpp::None);
+        if selected != 0 {
+            let bits = selected & ((1 << n) - 1) | (selected >> 3 << n);
+            bit_list(text, "op_sel", bits, n + usize::from(!masks));
+        }
+        return;
+    }
     let bits = inst.mods.opsel & ((1 << written) - 1) | (inst.mods.opsel >> 3 << n);
-    bit_list(text, "op_sel", bits, n + 1);
+    if bits != 0 {
+        bit_list(text, "op_sel", bits, n + 1);
+    }
+}
+
+/// The bits of `op_sel` that belong to 16-bit operands.
+fn selected_halves(inst: &Inst) -> u8 {
+    let shape = &inst.row.shape;
+    let sources = (0..3).filter(|&k| shape.src[k].is_half());
+    let mut mask: u8 = sources.map(|k| 1 << k).sum();
+    if shape.dst.is_half() {
+        mask |= 0b1000;
+    }
+    if inst.row.op == Op::VFmacF16 {
+        mask |= 0b100;
+    }
+    inst.mods.opsel & mask
 }
 
 fn packed_modifiers(text: &mut String, inst: &Inst) {
