@@ -235,8 +235,8 @@ pub(super) fn destination_regs(generation: Generation, inst: &Inst, row: &Row) -
     match row.op {
         Op::GAtomic(..) | Op::FlatAtomic(..) if !returns(generation, inst) => 0,
         Op::DsAtomic(_, _, false) => 0,
-        // These write EXEC only.
-        Op::VCmpx(..) => 0,
+        // These write EXEC only, and nothing on a wave32.
+        Op::VCmpx(..) | Op::VPermlane64B32 => 0,
         _ => row.shape.dst.regs(),
     }
 }

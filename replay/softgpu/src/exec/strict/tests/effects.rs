@@ -3,6 +3,7 @@
 
 use super::noise::{Noise, instance, rounds};
 use crate::exec::level::Speed;
+use crate::exec::strict::code::relative;
 use crate::exec::strict::effects::{Effects, effects};
 use crate::exec::strict::regs::code;
 use crate::exec::tests::Machine;
@@ -75,6 +76,10 @@ fn declared_effects_are_the_real_ones() {
                     | Format::Mubuf
                     | Format::Sopp
             ) {
+                continue;
+            }
+            // Registers that M0 names are found when the instruction runs.
+            if relative(row.op).is_some() {
                 continue;
             }
             let mut m = Machine::new(target, Speed::detect());

@@ -4,7 +4,7 @@
 
 use super::noise::{Noise, instance, rounds};
 use crate::exec::level::Speed;
-use crate::exec::strict::code::Known;
+use crate::exec::strict::code::{Known, relative};
 use crate::exec::strict::effects::effects;
 use crate::exec::strict::poison::{Step, crossbar, spread};
 use crate::exec::strict::regs::code;
@@ -145,7 +145,7 @@ fn what_is_defined_depends_on_nothing_undefined() {
             };
             let mut m = Machine::new(target, Speed::detect());
             let inst = instance(&m, row);
-            if !registers_only || keeps_half(&inst) {
+            if !registers_only || keeps_half(&inst) || relative(row.op).is_some() {
                 continue;
             }
             let dpp = matches!(row.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
