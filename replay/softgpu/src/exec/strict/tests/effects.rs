@@ -42,7 +42,8 @@ fn check(m: &mut Machine, inst: &Inst, e: &Effects, noise: &mut Noise) -> Result
             inst.row.mnemonic,
             "v_writelane_b32" | "v_permlane16_b32" | "v_permlanex16_b32"
         )
-        || inst.row.mnemonic.contains("mix");
+        || inst.row.mnemonic.contains("cvt_sr_")
+            || inst.row.mnemonic.contains("mix");
     m.w = before;
     for number in (0..384).filter(|n| !e.reads.contains(*n)) {
         if !(partial && e.writes.contains(number)) {
