@@ -25,6 +25,8 @@ pub(crate) struct Shape {
     pub groups: [u32; 3],
     pub group_size: [u32; 3],
     pub lds_bytes: u32,
+    /// Scratch bytes per work-item.
+    pub scratch_bytes: u32,
     /// COMPUTE_PGM_RSRC1..3 as programmed.
     pub rsrc: [u32; 3],
     pub user_sgprs: [u32; 16],
@@ -55,6 +57,7 @@ impl Batch {
             groups,
             group_size,
             lds_bytes,
+            scratch_bytes,
             rsrc,
             user_sgprs,
         } = shape;
@@ -70,6 +73,7 @@ impl Batch {
             groups,
             group_size,
             lds_bytes,
+            scratch_bytes,
             tag: self.dispatches.len() as u64,
         });
         self.origins.push(origin);

@@ -239,6 +239,7 @@ impl Run<'_> {
                 groups,
                 group_size,
                 lds_bytes,
+                scratch_bytes: 0,
                 rsrc,
                 user_sgprs,
             },

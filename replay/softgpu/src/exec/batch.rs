@@ -6,7 +6,7 @@ use super::group::{MAX_WAVES, run_group};
 use super::init::{Start, mix, poison};
 use super::program::KernelInfo;
 use super::wave::Wave;
-use super::{Dispatch, ExecError, LaunchProblem, RunConfig, RunStats, pool};
+use super::{Dispatch, ExecError, LaunchProblem, MAX_SCRATCH, RunConfig, RunStats, pool};
 use crate::isa::Generation;
 use crate::memory::{AddressSpace, LastHit, View};
 use std::cell::RefCell;
@@ -26,6 +26,8 @@ const UNKNOWN_COST: u64 = 300;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) entry: u32,
+    /// Vector registers that its waves start with.
+    pub(super) vgprs: u32,
     pub(super) waves: u32,
     /// Number of the first work-group of this dispatch in the batch.
     pub(super) first: u64,
@@ -153,6 +155,12 @@ pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
             max: MAX_LDS,
         }));
     }
+    if d.scratch_bytes > MAX_SCRATCH {
+        return Err(fail(LaunchProblem::Scratch {
+            bytes: d.scratch_bytes,
+            max: MAX_SCRATCH,
+        }));
+    }
     let announced = d.rsrc2 >> 1 & 31;
     if d.user_sgpr_count > 16 || d.user_sgpr_count > announced.max(16) {
         return Err(fail(LaunchProblem::UserSgprs {
@@ -160,7 +168,6 @@ pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
             announced,
         }));
     }
-    check_modes(d).map_err(fail)?;
     let Some(entry) = d.program.index_of(d.entry_va) else {
         let (base, len) = (d.program.base(), d.program.len());
         return Err(fail(LaunchProblem::Entry {
@@ -179,44 +186,19 @@ pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
         }));
     }
     let waves = items.div_ceil(32) as u32;
+    let vgprs = if info.relative {
+        allocated.min(256)
+    } else {
+        info.vgprs
+    };
     Ok(Plan {
         entry,
+        vgprs,
         waves,
         first,
         info,
         spent: AtomicU64::new(0),
     })
-}
-
-/// Refuses modes that the handlers do not follow.
-fn check_modes(d: &Dispatch) -> Result<(), LaunchProblem> {
-    let fields = [
-        (
-            "RSRC1.FLOAT_ROUND_MODE",
-            d.rsrc1 >> 12 & 15,
-            0,
-            "0: to nearest even",
-        ),
-        (
-            "RSRC1.FLOAT_DENORM",
-            d.rsrc1 >> 16 & 15,
-            15,
-            "15: denormals kept",
-        ),
-        (
-            "RSRC1.FP16_OVFL",
-            d.rsrc1 >> 26 & 1,
-            0,
-            "0: halves overflow to infinity",
-        ),
-        ("RSRC2.SCRATCH_EN", d.rsrc2 & 1, 0, "0: no scratch memory"),
-    ];
-    for (field, value, want, only) in fields {
-        if value != want {
-            return Err(LaunchProblem::Mode { field, value, only });
-        }
-    }
-    Ok(())
 }
 
 /// What the threads of a batch share.
@@ -295,7 +277,7 @@ impl Job<'_> {
         let start = Start {
             dispatch,
             entry: plan.entry,
-            vgprs: plan.info.vgprs,
+            vgprs: plan.vgprs,
             waves: plan.waves,
             poison: word,
         };

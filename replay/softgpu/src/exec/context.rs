@@ -21,6 +21,13 @@ pub(crate) enum Fault {
         address: u32,
         length: u32,
     },
+    /// An access outside the lane's scratch memory.
+    Scratch {
+        lane: u32,
+        address: u32,
+        length: u32,
+        size: u32,
+    },
     /// An instruction whose effect is not modelled in this situation.
     Unsupported(&'static str),
     /// Words that do not decode were reached.

@@ -101,15 +101,13 @@ pub enum LaunchProblem {
         /// `RSRC2.USER_SGPR`.
         announced: u32,
     },
-    /// A mode that is not modelled.
-    #[error("{field} = {value:#x} is not modelled; only {only}")]
-    Mode {
-        /// Register field.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-        /// What is modelled.
-        only: &'static str,
+    /// More scratch memory than a work-item can have.
+    #[error("{bytes} bytes of scratch per work-item; there are at most {max}")]
+    Scratch {
+        /// Bytes asked for.
+        bytes: u32,
+        /// Largest size.
+        max: u32,
     },
 }
 
@@ -168,6 +166,20 @@ pub enum WaveFault {
         /// Bytes accessed.
         length: u32,
         /// Bytes that the work-group has.
+        size: u32,
+    },
+    /// A scratch access outside what the launch gave each work-item.
+    #[error(
+        "lane {lane}: {length} bytes at scratch offset {address:#x} of {size}; raise private_segment_size or check the index"
+    )]
+    Scratch {
+        /// Lane.
+        lane: u32,
+        /// Byte offset.
+        address: u32,
+        /// Bytes accessed.
+        length: u32,
+        /// Bytes that each work-item has.
         size: u32,
     },
     /// An instruction whose effect is not modelled here.

@@ -7,7 +7,7 @@ use crate::exec::{ExecError, RunConfig, WaveFault, run_batch};
 use crate::strict::hook::{WaveFinding, WaveInvalidate};
 
 /// Program, waves, findings (empty: silent).
-const CASES: [(&str, u32, &[&str]); 53] = [
+const CASES: [(&str, u32, &[&str]); 64] = [
     // Waits.
     ("load_no_wait", 1, &["v1 needs vmcnt(0) after +0x4"]),
     ("load_wait", 1, &[]),
@@ -77,6 +77,18 @@ const CASES: [(&str, u32, &[&str]); 53] = [
     ("converged", 2, &[]),
     ("left_early", 2, &["barriers apart, other at +0x10"]),
     ("loop", 1, &[]),
+    // Registers counted from M0, scratch and flat memory, MODE.
+    ("relative", 1, &[]),
+    ("relative_elsewhere", 1, &["v5 in stored data, 0xffffffff"]),
+    ("relative_unknown", 1, &["m0 in register number, 0x1"]),
+    ("relative_in_flight", 1, &["v6 needs vmcnt(0) after +0x8"]),
+    ("scratch", 1, &[]),
+    ("scratch_unwritten", 1, &["v1 in stored data, 0xffffffff"]),
+    ("scratch_no_wait", 1, &["v1 needs vmcnt(0) after +0xc"]),
+    ("flat", 1, &[]),
+    ("flat_half_waited", 1, &["v1 needs lgkmcnt(0) after +0xc"]),
+    ("flat_to_lds", 1, &["v1 in stored data, 0xffffffff"]),
+    ("mode", 1, &[]),
 ];
 
 const RAW: &str = "read after write";
