@@ -56,9 +56,19 @@ pub fn run_batch(
     batch: &[Dispatch],
     config: &RunConfig,
 ) -> Result<RunStats, ExecError> {
+    run_batch_until(memory, batch, config, &AtomicBool::new(false))
+}
+
+/// As [`run_batch`], but gives up with [`super::WaveFault::Stopped`] soon after `stop` is set.
+pub fn run_batch_until(
+    memory: &AddressSpace,
+    batch: &[Dispatch],
+    config: &RunConfig,
+    stop: &AtomicBool,
+) -> Result<RunStats, ExecError> {
     PLANS.with(|plans| match plans.try_borrow_mut() {
-        Ok(mut plans) => run_with(memory, batch, config, &mut plans),
-        Err(_) => run_with(memory, batch, config, &mut Vec::new()),
+        Ok(mut plans) => run_with(memory, batch, config, stop, &mut plans),
+        Err(_) => run_with(memory, batch, config, stop, &mut Vec::new()),
     })
 }
 
@@ -66,6 +76,7 @@ fn run_with(
     memory: &AddressSpace,
     batch: &[Dispatch],
     config: &RunConfig,
+    stop: &AtomicBool,
     plans: &mut Vec<Plan>,
 ) -> Result<RunStats, ExecError> {
     plans.clear();
@@ -94,6 +105,7 @@ fn run_with(
         batch,
         plans,
         config,
+        stop,
         view: &view,
         order: Order::new(groups, config.seed),
         next: AtomicU64::new(0),
@@ -115,6 +127,13 @@ fn run_with(
     let instructions = job.instructions.into_inner();
     if let Some((_, error)) = error {
         return Err(error);
+    }
+    if let (true, Some(first)) = (stop.load(Ordering::Relaxed), batch.first()) {
+        return Err(ExecError::Launch {
+            kernel: first.name.clone(),
+            tag: first.tag,
+            problem: LaunchProblem::Stopped,
+        });
     }
     for (plan, dispatch) in plans.iter().zip(batch) {
         let count: u64 = dispatch.groups.iter().map(|g| u64::from(*g)).product();
@@ -207,6 +226,7 @@ struct Job<'a> {
     batch: &'a [Dispatch],
     plans: &'a [Plan],
     config: &'a RunConfig,
+    stop: &'a AtomicBool,
     view: &'a View,
     order: Order,
     next: AtomicU64,
@@ -230,7 +250,7 @@ impl Job<'_> {
     fn work_with(&self, storage: &mut Storage) {
         let mut done = 0;
         let mut hits = [LastHit::default(); HITS];
-        'all: while !self.failed.load(Ordering::Relaxed) {
+        'all: while !self.failed.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             let from = self.next.fetch_add(self.chunk, Ordering::Relaxed);
             if from >= self.order.count {
                 break;
@@ -298,6 +318,7 @@ impl Job<'_> {
             program,
             constants: &program.constants,
             view: self.view,
+            stop: self.stop,
             lds,
             hits,
             fault: None,

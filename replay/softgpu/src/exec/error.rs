@@ -47,6 +47,9 @@ impl ExecError {
 /// Why a dispatch cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchProblem {
+    /// The queue was destroyed while launches ran.
+    #[error("given up with the launches beside it: their queue was destroyed")]
+    Stopped,
     /// No instruction begins at the entry address.
     #[error(
         "no instruction begins at entry {entry:#x} (code {base:#x}, {len} bytes); use the descriptor's entry offset"
@@ -200,6 +203,9 @@ pub enum WaveFault {
         /// `RunConfig::wave_budget`.
         budget: u64,
     },
+    /// The queue was destroyed while the wave ran.
+    #[error("stopped: its queue was destroyed")]
+    Stopped,
     /// A barrier that can never complete.
     #[error("deadlock: {waiting} waves wait at the barrier, {ended} have ended, none can signal")]
     Deadlock {

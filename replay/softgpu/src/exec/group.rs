@@ -9,6 +9,7 @@ use super::wave::{State, Wave};
 use super::{WaveError, WaveFault};
 use crate::isa::{IsaError, disassemble};
 use crate::memory::{AddressSpace, FaultReason};
+use std::sync::atomic::Ordering;
 
 /// Waves in a work-group: 1,024 work-items.
 pub(super) const MAX_WAVES: usize = 32;
@@ -154,9 +155,28 @@ pub(super) fn run_group(
     Ok(instructions)
 }
 
+/// Instructions between two looks at whether the batch is given up: about a hundredth of a second.
+const SLICE: u64 = 1 << 19;
+
+/// Runs a wave until it ends, waits or faults; looks now and then whether it must stop.
+fn run_sliced(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
+    loop {
+        let slice = budget.min(w.count.saturating_add(SLICE));
+        let flow = run_wave(w, x, slice);
+        // A wave stops for its budget after a jump was taken, so it can go on from there.
+        if x.fault != Some(Fault::Budget) || w.count > budget {
+            return flow;
+        }
+        x.fault = None;
+        if x.stop.load(Ordering::Relaxed) {
+            return x.stop(Fault::Stopped);
+        }
+    }
+}
+
 /// One turn of the wave in storage `i`.
 fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Result<(), Stopped> {
-    match run_wave(&mut waves[i], x, budget) {
+    match run_sliced(&mut waves[i], x, budget) {
         Flow::END => {
             waves[i].state = State::Ended;
             x.alive -= 1;
@@ -256,6 +276,7 @@ impl Stopped {
             Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
             Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },
             Cause::Fault(Fault::Budget) => WaveFault::Budget { budget },
+            Cause::Fault(Fault::Stopped) => WaveFault::Stopped,
             Cause::Fault(Fault::Undecodable) => undecodable(program, self.uop),
         };
         WaveError {

@@ -37,11 +37,6 @@ mod program;
 mod relative;
 mod scalar;
 mod softfloat;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "nothing in this crate runs strict batches yet except its tests"
-)]
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -50,10 +45,11 @@ mod uop;
 mod vectors;
 mod wave;
 
-pub use batch::run_batch;
+pub use batch::{run_batch, run_batch_until};
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
 pub(crate) use lower::refusal;
 pub use program::Program;
+pub(crate) use strict::run_strict;
 
 use std::sync::Arc;
 

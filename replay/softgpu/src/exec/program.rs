@@ -45,8 +45,8 @@ pub struct Program {
     kernels: Mutex<HashMap<u32, Arc<KernelInfo>>>,
     /// The code as strict mode runs it; made when first asked for.
     strict: OnceLock<Box<Code>>,
-    /// Waits and cache operations have no micro-operations.
-    folded: bool,
+    /// Waits and cache operations are counted on their predecessor.
+    fold: bool,
 }
 
 /// Micro-operations that follow MODE. They refer to the same constants and have the same numbers.
@@ -125,8 +125,7 @@ impl Program {
     /// The same code with a micro-operation for every wait and cache operation, which the fast
     /// path has no use for.
     pub(super) fn unfolded(&self) -> Self {
-        let lowering = Lowering::new(self.target, self.speed);
-        let built = Builder::build(lowering, &self.words, false);
+        let built = Builder::build(Lowering::new(self.target, self.speed), &self.words, false);
         Self::assembled(self.target, self.base, self.words.clone(), built)
     }
 
@@ -141,7 +140,7 @@ impl Program {
             base,
             words,
             speed: built.lowering.speed,
-            folded: built.fold,
+            fold: built.fold,
             moded: OnceLock::new(),
             uops: built.lowering.uops,
             constants: built.lowering.constants,
@@ -178,7 +177,7 @@ impl Program {
     fn moded(&self) -> &Moded {
         self.moded.get_or_init(|| {
             let lowering = Lowering::moded(self.target, self.speed);
-            let built = Builder::build(lowering, &self.words, self.folded);
+            let built = Builder::build(lowering, &self.words, self.fold);
             Moded {
                 uops: built.lowering.uops,
                 modifiers: built.lowering.modifiers,
@@ -335,7 +334,6 @@ impl KernelInfo {
 
 struct Builder {
     lowering: Lowering,
-    /// Waits and cache operations are only counted.
     fold: bool,
     at: Vec<u32>,
     index: Vec<u32>,

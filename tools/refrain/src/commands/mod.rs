@@ -38,6 +38,7 @@ fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
     let soft = SoftOptions {
         seed: args.seed,
         threads: None,
+        strict: None,
     };
     let opened =
         OpenedDevice::open(args.device, soft).with_context(|| format!("device {}", args.device))?;
@@ -56,6 +57,8 @@ fn compile_options(args: &CompileArgs) -> CompileOptions {
     CompileOptions {
         context: args.context,
         kv_dtype: args.kv.unwrap_or(KvArg::F32).dtype(),
+        bucket: args.bucket,
+        no_fuse: args.no_fuse.clone(),
         ..Default::default()
     }
 }

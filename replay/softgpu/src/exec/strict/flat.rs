@@ -78,8 +78,14 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
         }
         let loads = does == Does::Load || returns(self.generation, inst) && does != Does::Store;
         let memory = if loads { Counter::Load } else { Counter::Store };
-        for counter in [memory, Counter::Lds] {
-            let first = number(inst.dst);
+        self.issued_flat([memory, Counter::Lds], inst.dst, regs, pc);
+        flow
+    }
+
+    /// Puts the result of a flat access in flight on both of its counters.
+    fn issued_flat(&mut self, counters: [Counter; 2], dst: u16, regs: u32, pc: u32) {
+        for counter in counters {
+            let first = number(dst);
             let entry = InFlight {
                 counter,
                 first: first.unwrap_or(0),
@@ -89,7 +95,6 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             };
             self.t.issue(entry, self.generation);
         }
-        flow
     }
 
     /// Scratch memory is the lane's own: only what was never written matters.

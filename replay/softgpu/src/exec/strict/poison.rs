@@ -217,7 +217,8 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
     let (inst, w) = (step.inst, step.w);
     let (exec, op) = (w.exec(), inst.row.op);
     match op {
-        Op::VNop => {}
+        // The second does nothing on a wave32.
+        Op::VNop | Op::VPermlane64B32 => {}
         Op::VCmp(..) => {
             let lanes = step.lanes(inst.row, inst.dst, inst.src, t);
             t.set_bits(inst.dst, lanes & exec);
@@ -239,18 +240,7 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
             let unknown = t.bits(inst.src[1]) != 0;
             t.set_bits(inst.dst, if unknown { u32::MAX } else { bits });
         }
-        Op::VWritelaneB32 => {
-            let lane = step.value(inst.src[1], Ty::B32) as u32 & 31;
-            let bad = t.bits(inst.src[0]) != 0;
-            if t.bits(inst.src[1]) != 0 {
-                t.set_lanes(inst.dst, u32::MAX, u32::MAX);
-            } else {
-                t.set_lanes(inst.dst, if bad { u32::MAX } else { 0 }, 1 << lane);
-            }
-        }
-        // On a wave32 it does nothing.
-        Op::VPermlane64B32 => {}
-        Op::VPermlane16VarB32 | Op::VPermlanex16VarB32 => permlane(step, t),
+        Op::VWritelaneB32 => writelane(step, t),
         Op::VSwapB16 => {
             let both = t.lanes(inst.dst, 1) | t.lanes(inst.src[0], 1);
             t.set_lanes(inst.dst, both, exec);
@@ -272,7 +262,10 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
             };
             t.set_lanes(inst.dst, lanes, exec);
         }
-        Op::VPermlane16B32 | Op::VPermlanex16B32 => permlane(step, t),
+        Op::VPermlane16B32
+        | Op::VPermlanex16B32
+        | Op::VPermlane16VarB32
+        | Op::VPermlanex16VarB32 => permlane(step, t),
         _ => {
             let lanes = step.lanes(inst.row, inst.dst, inst.src, t);
             let regs = destination_regs(step.generation, inst, inst.row);
@@ -299,6 +292,18 @@ impl Step<'_> {
         } else {
             0
         }
+    }
+}
+
+/// One lane of a register, from a scalar; an undefined lane number may be any.
+fn writelane(step: &Step<'_>, t: &mut Track) {
+    let inst = step.inst;
+    let lane = step.value(inst.src[1], Ty::B32) as u32 & 31;
+    let bad = t.bits(inst.src[0]) != 0;
+    if t.bits(inst.src[1]) != 0 {
+        t.set_lanes(inst.dst, u32::MAX, u32::MAX);
+    } else {
+        t.set_lanes(inst.dst, if bad { u32::MAX } else { 0 }, 1 << lane);
     }
 }
 

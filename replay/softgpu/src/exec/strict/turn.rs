@@ -15,6 +15,7 @@ use crate::isa::op::Op;
 use crate::isa::operand::{M0, NULL, name};
 use crate::isa::{Format, Generation, Inst, table};
 use crate::strict::hook::{Watch, WaveFinding, WaveInvalidate, Who};
+use std::sync::atomic::Ordering;
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,10 @@ pub(super) struct Turn<'a, 'v, W: ?Sized> {
 impl<W: Watch + ?Sized> Turn<'_, '_, W> {
     /// Runs up to `limit` micro-operations.
     pub(super) fn run(&mut self, limit: u32, budget: u64) -> Outcome {
+        if self.x.stop.load(Ordering::Relaxed) {
+            self.x.stop(Fault::Stopped);
+            return Outcome::Fault;
+        }
         let code = self.code;
         let mut pc = self.w.pc as usize;
         let mut count = self.w.count;

@@ -13,6 +13,7 @@ use crate::isa::operand::{EXEC, NULL, VGPR};
 use crate::isa::{Dpp, Format, Inst, Mods, Target, table};
 use crate::memory::{LastHit, View};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// One wave that executes single instructions.
 pub(super) struct Machine {
@@ -106,6 +107,7 @@ impl Machine {
             program: &program,
             constants: &lowering.constants,
             view: &self.view,
+            stop: &AtomicBool::new(false),
             lds: &mut self.lds,
             hits: &mut [LastHit::default(); HITS],
             fault: None,

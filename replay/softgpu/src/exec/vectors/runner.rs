@@ -14,6 +14,7 @@ use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Generation, Inst, Mods, Row as TableRow, Target};
 use crate::memory::{AddressSpace, Kind, LastHit, Rights, View};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Both speeds.
 pub(super) const SPEEDS: [fn() -> Speed; 2] = [|| Speed::Base, Speed::detect];
@@ -200,6 +201,7 @@ impl Runner {
             program: &program,
             constants: &lowering.constants,
             view: &self.view,
+            stop: &AtomicBool::new(false),
             lds: &mut self.lds,
             hits: &mut [LastHit::default(); HITS],
             fault: None,

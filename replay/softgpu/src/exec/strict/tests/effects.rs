@@ -10,7 +10,6 @@ use crate::exec::tests::Machine;
 use crate::exec::uop::Flow;
 use crate::exec::wave::{SCC_SLOT, Wave};
 use crate::isa::operand::{EXEC, SCC, VGPR};
-use crate::isa::shape::Ty;
 use crate::isa::{Format, Generation, Inst, Target, table};
 
 /// A register's contents, all lanes of a vector register.
@@ -43,7 +42,7 @@ fn check(m: &mut Machine, inst: &Inst, e: &Effects, noise: &mut Noise) -> Result
             "v_writelane_b32" | "v_permlane16_b32" | "v_permlanex16_b32"
         )
         || inst.row.mnemonic.contains("cvt_sr_")
-            || inst.row.mnemonic.contains("mix");
+        || inst.row.mnemonic.contains("mix");
     m.w = before;
     for number in (0..384).filter(|n| !e.reads.contains(*n)) {
         if !(partial && e.writes.contains(number)) {

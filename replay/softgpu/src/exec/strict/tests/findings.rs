@@ -5,6 +5,7 @@ use super::listing::{Bench, Launch, findings, say};
 use crate::exec::strict::run_strict;
 use crate::exec::{ExecError, RunConfig, WaveFault, run_batch};
 use crate::strict::hook::{WaveFinding, WaveInvalidate};
+use std::sync::atomic::AtomicBool;
 
 /// Program, waves, findings (empty: silent).
 const CASES: [(&str, u32, &[&str]); 64] = [
@@ -179,7 +180,14 @@ fn faults_are_those_of_the_fast_path() {
             wave_budget: 1000,
         };
         let fast = run_batch(&bench.memory, &batch, &config);
-        let strict = run_strict(&bench.memory, &batch, &config, &mut Keeper::default());
+        let stop = AtomicBool::new(false);
+        let strict = run_strict(
+            &bench.memory,
+            &batch,
+            &config,
+            &stop,
+            &mut Keeper::default(),
+        );
         let (Err(ExecError::Wave(f)), Err(ExecError::Wave(s))) = (fast, strict) else {
             panic!("{name}");
         };

@@ -14,7 +14,6 @@ use crate::exec::uop::Flow;
 use crate::exec::wave::{SCC_SLOT, Wave};
 use crate::isa::op::Op;
 use crate::isa::operand::{EXEC, NULL, SCC, VGPR};
-use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Format, Inst, Target, table};
 
 /// Poisons a random part of these registers, and returns a wave that differs there.
