@@ -253,7 +253,7 @@ impl<G: Exec, const KIND: u8> Exec for Flat<G, KIND> {
 }
 
 /// Active lanes in the LDS and in the scratch aperture.
-fn apertures(at: &[u64; 32], exec: u32) -> (u32, u32) {
+pub(super) fn apertures(at: &[u64; 32], exec: u32) -> (u32, u32) {
     let (mut shared, mut private) = (0, 0);
     for (i, address) in at.iter().enumerate() {
         let upper = (address >> 32) as u32;
