@@ -8,6 +8,11 @@
 // over the tile's positions ascending. Waves are merged ascending: M = max m; w = exp(m - M);
 // L = fma(w, l, L), O = fma(w, o, O); result O * rcp(L). Waves without a tile take no part.
 // The grid does not depend on the position, and every loop bound is a scalar.
+//
+// Split over the context: a work-group per head and part, part s of S taking the tiles with
+// (t / 8) mod S = s, wave t mod 8 as above. It stores M, L and O; a second launch merges the parts
+// ascending in the same way. So one part gives the bits of the unsplit kernel. Parts without a tile
+// store nothing and are not read.
 
 #include "refrain.hpp"
 
@@ -41,18 +46,30 @@ DEVICE void add_weighted(float (&o)[COUNT], float weight, const Run<T, COUNT> &r
   for (u32 i = 0; i < COUNT; i++) o[i] = fmadd(weight, (float)row.v[i], o[i]);
 }
 
+// What a work-group found over its tiles, for one dim: the maximum score, and sum and weighted
+// value relative to it.
+struct Partial {
+  float top, total, value;
+};
+
+template <u32 D>
+struct Merge {
+  float value[8][D];
+  float top[8];
+  float total[8];
+};
+
+// Tiles first + wave, stepping by 8 * parts, of one query head; then the merge of the eight waves.
+// Threads below D return their dim's result.
 template <typename T, u32 D>
-DEVICE void attention(const float *q, const T *kcache, const T *vcache, const Control *control,
-                      float *out, u32 heads, u32 kv_heads, float scale, float (*merge)[D],
-                      float *merge_max, float *merge_sum) {
+DEVICE Partial attend(const float *q, const T *kcache, const T *vcache, u32 kv_len, u32 h,
+                      u32 heads, u32 kv_heads, u32 first, u32 parts, float scale, Merge<D> &merge) {
   constexpr u32 OWN = D / 32;
-  u32 h = group_id();
   u32 wave = wave_id();
   u32 lane = lane_id();
   // floor(h * kv_heads / heads) without an integer division, which would go through v_rcp_iflag.
   u32 kv_head = 0;
   for (u32 next = heads; next <= h * kv_heads; next += heads) kv_head++;
-  u32 kv_len = control->pos + 1;
   u32 tiles = (kv_len + 31) >> 5;
   u64 stride = (u64)kv_heads * D;
   const T *keys = kcache + kv_head * D;
@@ -62,7 +79,7 @@ DEVICE void attention(const float *q, const T *kcache, const T *vcache, const Co
   float m = -__builtin_inff();
   float l = 0.0f;
   float o[OWN] = {};
-  for (u32 tile = wave; tile < tiles; tile += 8) {
+  for (u32 tile = first + wave; tile < tiles; tile += 8 * parts) {
     u32 start = tile * 32;
     u32 valid = kv_len - start < 32 ? kv_len - start : 32;
     u32 position = start + (lane < valid ? lane : valid - 1);
@@ -90,26 +107,92 @@ DEVICE void attention(const float *q, const T *kcache, const T *vcache, const Co
     }
   }
 #pragma unroll
-  for (u32 i = 0; i < OWN; i++) merge[wave][lane * OWN + i] = o[i];
+  for (u32 i = 0; i < OWN; i++) merge.value[wave][lane * OWN + i] = o[i];
   if (lane == 0) {
-    merge_max[wave] = m;
-    merge_sum[wave] = l;
+    merge.top[wave] = m;
+    merge.total[wave] = l;
   }
   lds_barrier();
+  Partial out{};
   u32 d = thread_id();
   if (d < D) {
-    u32 waves = tiles < 8 ? tiles : 8;
-    float top = merge_max[0];
-    for (u32 i = 1; i < waves; i++) top = larger(top, merge_max[i]);
+    u32 waves = tiles - first < 8 ? tiles - first : 8;
+    float top = merge.top[0];
+    for (u32 i = 1; i < waves; i++) top = larger(top, merge.top[i]);
     float total = 0.0f;
-    float result = 0.0f;
+    float value = 0.0f;
     for (u32 i = 0; i < waves; i++) {
-      float w = exact_exp(merge_max[i] - top);
-      total = fmadd(w, merge_sum[i], total);
-      result = fmadd(w, merge[i][d], result);
+      float w = exact_exp(merge.top[i] - top);
+      total = fmadd(w, merge.total[i], total);
+      value = fmadd(w, merge.value[i][d], value);
     }
-    out[h * D + d] = result * exact_rcp(total);
+    out = Partial{top, total, value};
   }
+  return out;
+}
+
+template <typename T, u32 D>
+DEVICE void attention(const float *q, const T *kcache, const T *vcache, const Control *control,
+                      float *out, u32 heads, u32 kv_heads, float scale, Merge<D> &merge) {
+  u32 h = group_id();
+  Partial all = attend<T, D>(q, kcache, vcache, control->pos + 1, h, heads, kv_heads, 0, 1, scale,
+                             merge);
+  u32 d = thread_id();
+  if (d < D) out[h * D + d] = all.value * exact_rcp(all.total);
+}
+
+// part: [heads][splits][D]; stats: [heads][splits] of (maximum, sum). splits is a power of two.
+template <typename T, u32 D>
+DEVICE void attention_split(const float *q, const T *kcache, const T *vcache,
+                            const Control *control, float *part, float2v *stats, u32 heads,
+                            u32 kv_heads, u32 splits, float scale, Merge<D> &merge) {
+  u32 h = group_id() >> __builtin_ctz(splits);
+  u32 first = (group_id() & (splits - 1)) * 8;
+  u32 kv_len = control->pos + 1;
+  if (first >= (kv_len + 31) >> 5) return;
+  Partial mine =
+      attend<T, D>(q, kcache, vcache, kv_len, h, heads, kv_heads, first, splits, scale, merge);
+  u32 d = thread_id();
+  if (d < D) part[(u64)group_id() * D + d] = mine.value;
+  if (d == 0) stats[group_id()] = float2v{mine.top, mine.total};
+}
+
+// One work-group per head. The gate of a head lies behind its query: qg is [heads][2][head_dim].
+template <bool GATED>
+DEVICE void attention_merge(const float *part, const float2v *stats, const float *qg,
+                            const Control *control, float *out, u32 head_dim, u32 splits) {
+  u32 h = group_id();
+  // Parts with a tile: one per 256 positions.
+  u32 parts = (control->pos + 256) >> 8;
+  parts = parts < splits ? parts : splits;
+  const float2v *stat = stats + h * splits;
+  float top = stat[0].x;
+  for (u32 i = 1; i < parts; i++) top = larger(top, stat[i].x);
+  for (u32 d = thread_id(); d < head_dim; d += 256) {
+    float total = 0.0f;
+    float value = 0.0f;
+    for (u32 i = 0; i < parts; i++) {
+      float w = exact_exp(stat[i].x - top);
+      total = fmadd(w, stat[i].y, total);
+      value = fmadd(w, part[((u64)h * splits + i) * head_dim + d], value);
+    }
+    float result = value * exact_rcp(total);
+    if constexpr (GATED) result = result * exact_sigmoid(qg[(2 * h + 1) * head_dim + d]);
+    out[h * head_dim + d] = result;
+  }
+}
+
+// heads only sizes the grids of the merges and the catalog's effects.
+KERNEL(256) attn_merge(const float *__restrict part, const float2v *__restrict stats,
+                       const Control *__restrict control, float *__restrict out,
+                       [[maybe_unused]] u32 heads, u32 head_dim, u32 splits) {
+  attention_merge<false>(part, stats, nullptr, control, out, head_dim, splits);
+}
+KERNEL(256) attn_merge_gated(const float *__restrict part, const float2v *__restrict stats,
+                             const float *__restrict qg, const Control *__restrict control,
+                             float *__restrict out, [[maybe_unused]] u32 heads, u32 head_dim,
+                             u32 splits) {
+  attention_merge<true>(part, stats, qg, control, out, head_dim, splits);
 }
 
 #define ATTENTION(name, T, D)                                                                      \
@@ -117,11 +200,16 @@ DEVICE void attention(const float *q, const T *kcache, const T *vcache, const Co
                                         const T *__restrict vcache,                                \
                                         const Control *__restrict control, float *__restrict out,  \
                                         u32 heads, u32 kv_heads, float scale) {                    \
-    SHARED float merge[8][D];                                                                      \
-    SHARED float merge_max[8];                                                                     \
-    SHARED float merge_sum[8];                                                                     \
-    attention<T, D>(q, kcache, vcache, control, out, heads, kv_heads, scale, merge, merge_max,     \
-                    merge_sum);                                                                    \
+    SHARED Merge<D> merge;                                                                         \
+    attention<T, D>(q, kcache, vcache, control, out, heads, kv_heads, scale, merge);               \
+  }                                                                                                \
+  KERNEL(256) attn_split_##name##_d##D(                                                            \
+      const float *__restrict q, const T *__restrict kcache, const T *__restrict vcache,           \
+      const Control *__restrict control, float *__restrict part, float2v *__restrict stats,        \
+      u32 heads, u32 kv_heads, u32 splits, float scale) {                                          \
+    SHARED Merge<D> merge;                                                                         \
+    attention_split<T, D>(q, kcache, vcache, control, part, stats, heads, kv_heads, splits, scale, \
+                          merge);                                                                  \
   }
 
 ATTENTION(f32, float, 32)

@@ -1,140 +1,135 @@
-// Matrix times vector, y[r] = dot(W[r], x), optionally plus a residual, for rows [r0, r1).
-//
-// Written order, the same for every dtype: a row is cut into chunks of 16 elements. Chunk c belongs
-// to lane c mod 16 of the 16 lanes of that row. A lane goes over its chunks in ascending order and
-// over the 16 elements of each in ascending order, acc = fma(w, x, acc), with one accumulator from
-// +0 and w the weight widened to f32 (Q8_0: the product d * q, exact in f32). Then sum16: xor 8, 4,
-// 2, 1. A residual is added last. So the result depends neither on the row range nor on the grid.
-//
-// Two rows to a wave, eight waves to a block: 16 rows a block. Rows past the end are clamped to
-// the last one, and only the store is predicated, so the cross-lane sum runs under full EXEC.
-// k is a multiple of 16 (Q8_0: of 32); w is 16-byte aligned, x 16-byte aligned.
+// Matrix times vector, y[r] = dot(W[r], x), for rows [r0, r1), plain or with one thing added: a
+// residual, a bias, a gate. Order within a row: gemv.hpp. What is added comes last, by
+// residual + acc, acc + bias and fma(sigmoid(gate), acc, residual).
 
-#include "refrain.hpp"
+#include "gemv.hpp"
 
-struct Chunk {
-  float4v x[4];
-};
-DEVICE Chunk load_chunk(const float *x) {
-  const float4v *v = (const float4v *)x;
-  return Chunk{{v[0], v[1], v[2], v[3]}};
-}
+enum class Then { STORE, ADD, BIAS, GATED_ADD };
 
-struct WeightsF32 {
-  static constexpr u32 ELEMENT_BYTES = 4;
-  const u8 *row;
-  MEMBER WeightsF32(const u8 *w, u32 r, u32 k, u32) : row(w + (u64)r * k * ELEMENT_BYTES) {}
-  MEMBER float dot(u32 chunk, const Chunk &x, float acc) const {
-    const float4v *w = (const float4v *)(row + chunk * (16 * ELEMENT_BYTES));
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-      float4v v = w[i];
-#pragma unroll
-      for (u32 j = 0; j < 4; j++) acc = fmadd(v[j], x.x[i][j], acc);
-    }
-    return acc;
-  }
-};
-
-struct WeightsF16 {
-  static constexpr u32 ELEMENT_BYTES = 2;
-  using f16x8 = f16 __attribute__((ext_vector_type(8)));
-  const u8 *row;
-  MEMBER WeightsF16(const u8 *w, u32 r, u32 k, u32) : row(w + (u64)r * k * ELEMENT_BYTES) {}
-  MEMBER float dot(u32 chunk, const Chunk &x, float acc) const {
-    const f16x8 *w = (const f16x8 *)(row + chunk * (16 * ELEMENT_BYTES));
-#pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-      f16x8 v = w[i];
-#pragma unroll
-      for (u32 j = 0; j < 8; j++) acc = fmadd((float)v[j], x.x[i * 2 + (j >> 2)][j & 3], acc);
-    }
-    return acc;
-  }
-};
-
-struct WeightsBf16 {
-  static constexpr u32 ELEMENT_BYTES = 2;
-  const u8 *row;
-  MEMBER WeightsBf16(const u8 *w, u32 r, u32 k, u32) : row(w + (u64)r * k * ELEMENT_BYTES) {}
-  MEMBER float dot(u32 chunk, const Chunk &x, float acc) const {
-    const u32x4 *w = (const u32x4 *)(row + chunk * (16 * ELEMENT_BYTES));
-#pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-      u32x4 v = w[i];
-#pragma unroll
-      for (u32 j = 0; j < 8; j++) {
-        u32 pair = v[j >> 1];
-        float weight = as_float((j & 1) ? pair & 0xFFFF0000u : pair << 16);
-        acc = fmadd(weight, x.x[i * 2 + (j >> 2)][j & 3], acc);
-      }
-    }
-    return acc;
-  }
-};
-
-// Planar Q8_0: quants i8 [rows][k], then at byte rows * k the scales f16 [rows][k/32].
-struct WeightsQ80 {
-  const u8 *row;
-  const f16 *scales;
-  MEMBER WeightsQ80(const u8 *w, u32 r, u32 k, u32 rows)
-      : row(w + (u64)r * k), scales((const f16 *)(w + (u64)rows * k) + (u64)r * (k >> 5)) {}
-  MEMBER float dot(u32 chunk, const Chunk &x, float acc) const {
-    u32x4 v = *(const u32x4 *)(row + chunk * 16);
-    float d = (float)scales[chunk >> 1];
-#pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-#pragma unroll
-      for (u32 j = 0; j < 4; j++) {
-        float q = (float)((i32)(v[i] << (24 - 8 * j)) >> 24);
-        acc = fmadd(d * q, x.x[i][j], acc);
-      }
-    }
-    return acc;
-  }
-};
-
-template <typename Weights, bool ADD>
-DEVICE void gemv(const u8 *w, const float *x, const float *residual, float *y, u32 r0, u32 r1,
-                 u32 k, u32 rows) {
-  u32 lane = thread_id() & 15u;
-  u32 r = r0 + group_id() * 16 + (thread_id() >> 4);
+template <typename Weights, Then THEN>
+DEVICE void gemv(const u8 *w, const float *x, const float *gate, const float *added, float *y,
+                 u32 r0, u32 r1, u32 k, u32 rows) {
+  u32 r = r0 + launch_row();
   bool in_range = r < r1;
-  Weights weights(w, in_range ? r : r1 - 1, k, rows);
-  u32 chunks = k >> 4;
-  u32 whole = chunks & ~15u;
-  float acc = 0.0f;
-#pragma unroll 2
-  for (u32 base = 0; base < whole; base += 16) {
-    u32 c = base + lane;
-    acc = weights.dot(c, load_chunk(x + c * 16), acc);
+  float acc = dot_row(Weights(w, in_range ? r : r1 - 1, k, rows), x, k);
+  float sigmoid = THEN == Then::GATED_ADD ? exact_sigmoid(*gate) : 0.0f;
+  if (in_range && stores_row()) {
+    if constexpr (THEN == Then::STORE) y[r] = acc;
+    if constexpr (THEN == Then::ADD) y[r] = added[r] + acc;
+    if constexpr (THEN == Then::BIAS) y[r] = acc + added[r];
+    if constexpr (THEN == Then::GATED_ADD) y[r] = fmadd(sigmoid, acc, added[r]);
   }
-  u32 c = whole + lane;
-  if (c < chunks) acc = weights.dot(c, load_chunk(x + c * 16), acc);
-  acc = sum16(acc);
-  if (in_range && lane == 0) y[r] = ADD ? residual[r] + acc : acc;
 }
 
-// y may be the residual itself: each element is read and written by one lane.
-#define GEMV(name, weights)                                                                       \
+// y = silu(Wg x) * (Wu x) for rows [r0, r1).
+template <typename Weights>
+DEVICE void gemv_silu(const u8 *wg, const u8 *wu, const float *x, float *y, u32 r0, u32 r1, u32 k,
+                      u32 rows) {
+  u32 r = r0 + launch_row();
+  bool in_range = r < r1;
+  u32 row = in_range ? r : r1 - 1;
+  const Weights pair[2] = {Weights(wg, row, k, rows), Weights(wu, row, k, rows)};
+  float dots[2];
+  dot_rows(pair, x, k, dots);
+  float value = exact_silu(dots[0]) * dots[1];
+  if (in_range && stores_row()) y[r] = value;
+}
+
+// A whole matrix of a launch over several.
+struct Part {
+  const u8 *w;
+  const float *bias;
+  float *y;
+  u32 rows;
+};
+
+// Rows of all matrices one after another; each half-wave picks the matrix of its row.
+template <typename Weights, u32 COUNT>
+DEVICE void gemv_several(const Part (&parts)[COUNT], const float *x, u32 k) {
+  u32 r = launch_row();
+  Part part = parts[0];
+  u32 start = 0;
+  u32 end = parts[0].rows;
+#pragma unroll
+  for (u32 i = 1; i < COUNT; i++) {
+    bool past = r >= end;
+    part.w = past ? parts[i].w : part.w;
+    part.bias = past ? parts[i].bias : part.bias;
+    part.y = past ? parts[i].y : part.y;
+    part.rows = past ? parts[i].rows : part.rows;
+    start = past ? end : start;
+    end += parts[i].rows;
+  }
+  bool in_range = r < end;
+  u32 row = in_range ? r - start : part.rows - 1;
+  float acc = dot_row(Weights(part.w, row, k, part.rows), x, k);
+  if (in_range && stores_row()) part.y[row] = part.bias ? acc + part.bias[row] : acc;
+}
+
+// y may be the residual itself: each element is read and written by one lane. The plain types take
+// no `rows`; Q8_0 takes it last.
+#define ROWS_NONE
+#define ROWS_Q8_0 , u32 rows
+#define COUNT_NONE , 0
+#define COUNT_Q8_0 , rows
+#define GEMV(name, weights, more)                                                                 \
   KERNEL(256) gemv_##name(const u8 *__restrict w, const float *__restrict x, float *__restrict y, \
-                          u32 r0, u32 r1, u32 k) {                                                \
-    gemv<weights, false>(w, x, nullptr, y, r0, r1, k, 0);                                         \
+                          u32 r0, u32 r1, u32 k ROWS_##more) {                                    \
+    gemv<weights, Then::STORE>(w, x, nullptr, nullptr, y, r0, r1, k COUNT_##more);                \
   }                                                                                               \
   KERNEL(256) gemv_##name##_add(const u8 *__restrict w, const float *__restrict x,                \
-                                const float *residual, float *y, u32 r0, u32 r1, u32 k) {         \
-    gemv<weights, true>(w, x, residual, y, r0, r1, k, 0);                                         \
+                                const float *residual, float *y, u32 r0, u32 r1,                  \
+                                u32 k ROWS_##more) {                                              \
+    gemv<weights, Then::ADD>(w, x, nullptr, residual, y, r0, r1, k COUNT_##more);                 \
+  }                                                                                               \
+  KERNEL(256) gemv_bias_##name(const u8 *__restrict w, const float *__restrict x,                 \
+                               const float *__restrict bias, float *__restrict y, u32 r0, u32 r1, \
+                               u32 k ROWS_##more) {                                               \
+    gemv<weights, Then::BIAS>(w, x, nullptr, bias, y, r0, r1, k COUNT_##more);                    \
+  }                                                                                               \
+  KERNEL(256) gemv_gated_add_##name(const u8 *__restrict w, const float *__restrict x,            \
+                                    const float *__restrict gate, const float *residual,          \
+                                    float *y, u32 r0, u32 r1, u32 k ROWS_##more) {                \
+    gemv<weights, Then::GATED_ADD>(w, x, gate, residual, y, r0, r1, k COUNT_##more);              \
+  }                                                                                               \
+  KERNEL(256) gemv_silu_##name(const u8 *__restrict wg, const u8 *__restrict wu,                  \
+                               const float *__restrict x, float *__restrict y, u32 r0, u32 r1,    \
+                               u32 k ROWS_##more) {                                               \
+    gemv_silu<weights>(wg, wu, x, y, r0, r1, k COUNT_##more);                                     \
+  }                                                                                               \
+  KERNEL(256) gemv2_##name(const u8 *__restrict w0, const u8 *__restrict w1,                      \
+                           const float *__restrict x, float *__restrict y0, float *__restrict y1, \
+                           u32 m0, u32 m1, u32 k) {                                               \
+    const Part parts[2] = {{w0, nullptr, y0, m0}, {w1, nullptr, y1, m1}};                         \
+    gemv_several<weights>(parts, x, k);                                                           \
+  }                                                                                               \
+  KERNEL(256) gemv3_##name(const u8 *__restrict w0, const u8 *__restrict w1,                      \
+                           const u8 *__restrict w2, const float *__restrict x,                    \
+                           float *__restrict y0, float *__restrict y1, float *__restrict y2,      \
+                           u32 m0, u32 m1, u32 m2, u32 k) {                                       \
+    const Part parts[3] = {{w0, nullptr, y0, m0}, {w1, nullptr, y1, m1}, {w2, nullptr, y2, m2}};  \
+    gemv_several<weights>(parts, x, k);                                                           \
+  }                                                                                               \
+  KERNEL(256) gemv4_##name(const u8 *__restrict w0, const u8 *__restrict w1,                      \
+                           const u8 *__restrict w2, const u8 *__restrict w3,                      \
+                           const float *__restrict x, float *__restrict y0, float *__restrict y1, \
+                           float *__restrict y2, float *__restrict y3, u32 m0, u32 m1, u32 m2,    \
+                           u32 m3, u32 k) {                                                       \
+    const Part parts[4] = {{w0, nullptr, y0, m0}, {w1, nullptr, y1, m1}, {w2, nullptr, y2, m2},   \
+                           {w3, nullptr, y3, m3}};                                                \
+    gemv_several<weights>(parts, x, k);                                                           \
+  }                                                                                               \
+  KERNEL(256) gemv3_bias_##name(const u8 *__restrict w0, const u8 *__restrict w1,                 \
+                                const u8 *__restrict w2, const float *__restrict x,               \
+                                const float *__restrict b0, const float *__restrict b1,           \
+                                const float *__restrict b2, float *__restrict y0,                 \
+                                float *__restrict y1, float *__restrict y2, u32 m0, u32 m1,       \
+                                u32 m2, u32 k) {                                                  \
+    const Part parts[3] = {{w0, b0, y0, m0}, {w1, b1, y1, m1}, {w2, b2, y2, m2}};                 \
+    gemv_several<weights>(parts, x, k);                                                           \
   }
 
-GEMV(f32, WeightsF32)
-GEMV(f16, WeightsF16)
-GEMV(bf16, WeightsBf16)
-
-KERNEL(256) gemv_q8_0(const u8 *__restrict w, const float *__restrict x, float *__restrict y,
-                      u32 r0, u32 r1, u32 k, u32 rows) {
-  gemv<WeightsQ80, false>(w, x, nullptr, y, r0, r1, k, rows);
-}
-KERNEL(256) gemv_q8_0_add(const u8 *__restrict w, const float *__restrict x, const float *residual,
-                          float *y, u32 r0, u32 r1, u32 k, u32 rows) {
-  gemv<WeightsQ80, true>(w, x, residual, y, r0, r1, k, rows);
-}
+GEMV(f32, WeightsF32, NONE)
+GEMV(f16, WeightsF16, NONE)
+GEMV(bf16, WeightsBf16, NONE)
+GEMV(q8_0, WeightsQ80, Q8_0)

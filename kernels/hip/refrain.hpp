@@ -96,12 +96,31 @@ DEVICE float exact_rsqrt(float x) {
   return fmadd(0.5f * y, e, y);
 }
 
-// z * sigmoid(z), from e = exp(-|z|) so that the denominator stays in [1, 2].
-DEVICE float exact_silu(float z) {
+// 1 / (1 + exp(-z)), from e = exp(-|z|) so that the denominator stays in [1, 2].
+DEVICE float exact_sigmoid(float z) {
   float e = exact_exp(-as_float(as_bits(z) & 0x7FFFFFFFu));
   float inverse = exact_rcp(1.0f + e);
-  float sigmoid = z < 0.0f ? e * inverse : inverse;
-  return z * sigmoid;
+  return z < 0.0f ? e * inverse : inverse;
+}
+
+// z * sigmoid(z).
+DEVICE float exact_silu(float z) { return z * exact_sigmoid(z); }
+
+// log(1 + e^z) = max(z, 0) + log(1 + e), e = exp(-|z|). log(1 + e) = 2 atanh(s) with
+// s = e / (2 + e) <= 1/3; the series to s^15 (next term 2e-9 of the sum).
+DEVICE float exact_softplus(float z) {
+  float e = exact_exp(-as_float(as_bits(z) & 0x7FFFFFFFu));
+  float s = exact_div(e, 2.0f + e);
+  float x = s * s;
+  float p = 0x1.111112p-3f;         // 2/15
+  p = fmadd(p, x, 0x1.3b13b2p-3f);  // 2/13
+  p = fmadd(p, x, 0x1.745d18p-3f);  // 2/11
+  p = fmadd(p, x, 0x1.c71c72p-3f);  // 2/9
+  p = fmadd(p, x, 0x1.24924ap-2f);  // 2/7
+  p = fmadd(p, x, 0x1.99999ap-2f);  // 2/5
+  p = fmadd(p, x, 0x1.555556p-1f);  // 2/3
+  float log1p = fmadd(p, s * x, 2.0f * s);
+  return (z > 0.0f ? z : 0.0f) + log1p;
 }
 
 struct SinCos {
@@ -162,6 +181,8 @@ struct Control {
   u32 seq;
   u32 ring_mask;
   u32 sampled;
+  u32 seed_lo;
+  u32 seed_hi;
 };
 
 constexpr u32 NOT_A_TOKEN = 0xFFFFFFFFu;
@@ -214,6 +235,23 @@ DEVICE float max32(float value) {
   value = larger(value, lane_xor<4>(value));
   value = larger(value, lane_xor<2>(value));
   return larger(value, lane_xor<1>(value));
+}
+
+// A candidate: the larger value wins, of equal ones the lower index. NaN never wins.
+struct Best {
+  float value;
+  u32 index;
+};
+DEVICE Best better(Best a, Best b) {
+  bool take = b.value > a.value || (b.value == a.value && b.index < a.index);
+  return Best{take ? b.value : a.value, take ? b.index : a.index};
+}
+DEVICE Best best32(Best a) {
+  a = better(a, Best{lane_xor16(a.value), lane_xor16(a.index)});
+  a = better(a, Best{lane_xor<8>(a.value), lane_xor<8>(a.index)});
+  a = better(a, Best{lane_xor<4>(a.value), lane_xor<4>(a.index)});
+  a = better(a, Best{lane_xor<2>(a.value), lane_xor<2>(a.index)});
+  return better(a, Best{lane_xor<1>(a.value), lane_xor<1>(a.index)});
 }
 
 // A work-group barrier that orders LDS only: global memory is not shared inside these kernels, and

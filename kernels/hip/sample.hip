@@ -3,23 +3,6 @@
 
 #include "refrain.hpp"
 
-// A candidate: the larger value wins, of equal ones the lower index. NaN and -inf never win.
-struct Best {
-  float value;
-  u32 index;
-};
-DEVICE Best better(Best a, Best b) {
-  bool take = b.value > a.value || (b.value == a.value && b.index < a.index);
-  return Best{take ? b.value : a.value, take ? b.index : a.index};
-}
-DEVICE Best best32(Best a) {
-  a = better(a, Best{lane_xor16(a.value), lane_xor16(a.index)});
-  a = better(a, Best{lane_xor<8>(a.value), lane_xor<8>(a.index)});
-  a = better(a, Best{lane_xor<4>(a.value), lane_xor<4>(a.index)});
-  a = better(a, Best{lane_xor<2>(a.value), lane_xor<2>(a.index)});
-  return better(a, Best{lane_xor<1>(a.value), lane_xor<1>(a.index)});
-}
-
 // control.sampled = index of the largest logit, NOT_A_TOKEN if no logit is above -inf.
 KERNEL(1024) argmax(const float *__restrict logits, Control *control, u32 n) {
   SHARED float values[32];

@@ -16,18 +16,73 @@ pub enum Op {
     Gemv,
     /// The same plus a residual.
     GemvAdd,
+    /// The same plus a bias.
+    GemvBias,
+    /// silu(Wg x) * (Wu x) for a range of rows.
+    GemvSilu,
+    /// residual + sigmoid(gate) * (W x) for a range of rows; the gate is one number.
+    GemvGatedAdd,
+    /// Two matrices times one vector.
+    Gemv2,
+    /// Three matrices times one vector.
+    Gemv3,
+    /// Four matrices times one vector.
+    Gemv4,
+    /// Three matrices times one vector, each plus its bias.
+    Gemv3Bias,
     /// RMS normalisation of every query and key head, in place.
     QkNorm,
     /// Rotary position embedding of queries and keys, in place.
     Rope,
     /// Appends key and value to the cache.
     KvWrite,
+    /// Per-head RMS normalisation of queries and keys, rotary embedding, append to the cache.
+    QkNormRopeKv,
+    /// Rotary embedding of queries and keys, append to the cache.
+    RopeKv,
     /// Attention of one token over the cache.
     AttnDecode,
+    /// The same over interleaved parts of the context, unnormalised.
+    AttnSplit,
+    /// Merge of the parts.
+    AttnMerge,
+    /// Merge of the parts, times the sigmoid of the gate that lies beside each query head.
+    AttnMergeGated,
+    /// Queries and gates apart, from heads of `[query, gate]`.
+    QGateSplit,
+    /// x * sigmoid(gate).
+    SigmoidMul,
+    /// Causal depthwise convolution over four positions, then SiLU.
+    ConvSilu,
+    /// x / |x| of every query and key head of a delta layer, queries times a scale, in place.
+    L2Norm,
+    /// Decay and write strength of the gated delta rule.
+    DeltaGates,
+    /// One step of the gated delta rule.
+    DeltaStep,
+    /// RMS normalisation per head, times silu(z).
+    GatedNorm,
+    /// [`Op::ConvSilu`], [`Op::DeltaGates`], [`Op::L2Norm`], [`Op::DeltaStep`] and
+    /// [`Op::GatedNorm`] in one launch.
+    DeltaNet,
+    /// B, C, x apart, causal depthwise convolution of B * x over three positions, times C.
+    ShortConv,
+    /// Softmax over the experts, then the best ones by descending probability, then index.
+    MoeRoute,
+    /// Matrix of each chosen expert times one vector.
+    MoeGemv,
+    /// silu(Wg x) * (Wu x) of each chosen expert.
+    MoeGateUp,
+    /// residual + the weighted sum of the chosen experts' (W x).
+    MoeDownAdd,
+    /// residual + sigmoid(gate) * x; the gate is one number.
+    GatedAdd,
     /// silu(gate) * up.
     SiluMul,
     /// Greedy choice of the next token.
     Argmax,
+    /// Seeded choice of the next token by temperature, top-k and top-p.
+    Sample,
     /// Moves the control words to the next position and publishes the token.
     Advance,
 }
@@ -98,6 +153,20 @@ pub enum Grid {
     },
     /// One for each unit of the sum of these immediates (heads).
     Sum(&'static [&'static str]),
+    /// One for each `per_block` of the sum of these immediates (rows of several matrices).
+    SumOf {
+        /// The immediates that are added.
+        counts: &'static [&'static str],
+        /// Units per work-group.
+        per_block: u32,
+    },
+    /// One for each `per_block` of the product of these immediates.
+    Product {
+        /// The immediates that are multiplied.
+        counts: &'static [&'static str],
+        /// Units per work-group.
+        per_block: u32,
+    },
 }
 
 /// What an immediate must satisfy. Every immediate that sizes something must also be at least 1.
@@ -115,6 +184,10 @@ pub enum Need {
     AtMost(&'static str, &'static str),
     /// 0 or 1.
     Flag(&'static str),
+    /// At most the number.
+    UpTo(&'static str, u32),
+    /// A power of two.
+    PowerOfTwo(&'static str),
 }
 
 /// One kernel.
@@ -261,11 +334,29 @@ impl KernelRow {
                     .ok_or(overflow)
             }
             Grid::Elements { count, per_block } => Ok(self.imm(count, imms)?.div_ceil(per_block)),
-            Grid::Sum(names) => names.iter().try_fold(0u32, |sum, name| {
-                sum.checked_add(self.imm(name, imms)?)
-                    .ok_or_else(|| overflow.clone())
-            }),
+            Grid::Sum(names) => self.fold(names, imms, 0, u32::checked_add),
+            Grid::SumOf { counts, per_block } => self
+                .fold(counts, imms, 0, u32::checked_add)
+                .map(|sum| sum.div_ceil(per_block)),
+            Grid::Product { counts, per_block } => self
+                .fold(counts, imms, 1, u32::checked_mul)
+                .map(|product| product.div_ceil(per_block)),
         }
+    }
+
+    fn fold(
+        &self,
+        names: &[&'static str],
+        imms: &[u32],
+        start: u32,
+        step: fn(u32, u32) -> Option<u32>,
+    ) -> Result<u32, CatalogError> {
+        names.iter().try_fold(start, |value, name| {
+            step(value, self.imm(name, imms)?).ok_or(CatalogError::Overflow {
+                symbol: self.symbol,
+                what: "the grid",
+            })
+        })
     }
 
     /// Checks every need against these immediates.
@@ -305,6 +396,8 @@ impl KernelRow {
             Need::Below(a, b) => (a, get(a)? < get(b)?, format!("below {b} = {}", get(b)?)),
             Need::AtMost(a, b) => (a, get(a)? <= get(b)?, format!("at most {b} = {}", get(b)?)),
             Need::Flag(a) => (a, get(a)? <= 1, "0 or 1".into()),
+            Need::UpTo(a, n) => (a, get(a)? <= n, format!("at most {n}")),
+            Need::PowerOfTwo(a) => (a, get(a)?.is_power_of_two(), "a power of two".into()),
         })
     }
 
@@ -352,7 +445,11 @@ mod tests {
             };
             for need in row.needs {
                 match *need {
-                    Need::Positive(a) | Need::MultipleOf(a, _) | Need::Flag(a) => imm(a),
+                    Need::Positive(a)
+                    | Need::MultipleOf(a, _)
+                    | Need::Flag(a)
+                    | Need::UpTo(a, _)
+                    | Need::PowerOfTwo(a) => imm(a),
                     Need::MultipleOfImm(a, b) | Need::Below(a, b) | Need::AtMost(a, b) => {
                         imm(a);
                         imm(b);
@@ -373,8 +470,12 @@ mod tests {
                     }
                 }
             }
-            if let Grid::Sum(names) = row.grid {
-                names.iter().for_each(|name| imm(name));
+            match row.grid {
+                Grid::Sum(counts) | Grid::SumOf { counts, .. } | Grid::Product { counts, .. } => {
+                    counts.iter().for_each(|name| imm(name));
+                }
+                Grid::Elements { count, .. } => imm(count),
+                Grid::One | Grid::Rows { .. } => {}
             }
         }
     }
@@ -408,7 +509,10 @@ mod tests {
                 };
                 if effect.access != Access::Read {
                     let writer = WORDS[word as usize].writer;
-                    assert_eq!(writer, Writer::Kernel(row.symbol), "{}", word.name());
+                    let Writer::Kernels(kernels) = writer else {
+                        panic!("{} is the host's", word.name());
+                    };
+                    assert!(kernels.contains(&row.symbol), "{}", word.name());
                     assert!(row.idle_when_done, "{}", row.symbol);
                 }
             }
@@ -425,6 +529,16 @@ mod tests {
             ("rope", &[8, 2, 64, 64, 0], 10),
             ("attn_decode_f32_d64", &[8, 2, 0], 8),
             ("advance", &[], 1),
+            ("gemv_silu_q8_0", &[16, 49, 32, 64], 3),
+            ("gemv3_f32", &[20, 5, 8, 32], 3),
+            ("gemv4_bf16", &[20, 5, 8, 15, 32], 3),
+            ("moe_gate_up_f16", &[256, 8, 512, 2048], 256),
+            ("moe_down_add_f16", &[0, 2048, 256, 8, 2048, 512], 128),
+            ("attn_split_f16_d256", &[16, 2, 8, 0], 128),
+            ("attn_merge", &[16, 256, 8], 16),
+            ("l2_norm", &[16, 128, 0, 0], 32),
+            ("delta_net_d128", &[16, 32, 1, 0, 0, 0], 32),
+            ("short_conv_k3", &[1025], 5),
         ];
         for (symbol, imms, blocks) in cases {
             assert_eq!(
@@ -440,6 +554,16 @@ mod tests {
                 .blocks(&[u32::MAX, 1, 64, 64, 0])
                 .is_err()
         );
+        for (symbol, imms) in [
+            ("gemv2_f32", &[u32::MAX, 1, 32][..]),
+            ("attn_split_f32_d32", &[1 << 16, 1, 1 << 16, 0]),
+        ] {
+            let blocks = find(symbol).unwrap().blocks(imms);
+            assert!(
+                matches!(blocks, Err(CatalogError::Overflow { .. })),
+                "{symbol}"
+            );
+        }
     }
 
     #[test]
@@ -449,6 +573,11 @@ mod tests {
             ("gemv_q8_0", &[0, 5, 64, 5]),
             ("rope", &[8, 2, 64, 16, 1]),
             ("attn_decode_f16_d128", &[8, 2, 0]),
+            ("attn_split_f16_d128", &[8, 2, 4, 0]),
+            ("moe_route", &[1024, 1024, 1]),
+            ("moe_gemv_q8_0", &[6, 2, 16, 32]),
+            ("sample", &[300, 256, 0x3F80_0000, 0x3F80_0000]),
+            ("qk_norm_rope_kv_f16", &[8, 2, 256, 512, 64, 0, 0]),
         ];
         for (symbol, imms) in good {
             assert_eq!(
@@ -468,6 +597,32 @@ mod tests {
             ("rope", &[8, 2, 64, 64, 2], "interleaved"),
             ("attn_decode_f32_d32", &[8, 3, 0], "heads"),
             ("qk_norm", &[8, 2, 48, 0], "head_dim"),
+            ("attn_split_f16_d128", &[8, 2, 3, 0], "splits"),
+            ("attn_split_f16_d128", &[8, 2, 0, 0], "splits"),
+            ("moe_route", &[1025, 8, 1], "n"),
+            ("moe_route", &[8, 9, 1], "top_k"),
+            ("moe_route", &[8, 2, 2], "normalize"),
+            ("moe_gemv_q8_0", &[6, 2, 24, 32], "m"),
+            ("moe_gemv_q8_0", &[6, 2, 16, 48], "k"),
+            ("moe_down_add_f32", &[0, 17, 6, 2, 16, 32], "r1"),
+            ("delta_net_d64", &[4, 6, 0, 0, 0, 0], "nv"),
+            (
+                "qk_norm_rope_kv_f16",
+                &[8, 2, 256, 128, 64, 0, 0],
+                "head_dim",
+            ),
+            ("sample", &[300, 257, 0x3F80_0000, 0x3F80_0000], "top_k"),
+            ("sample", &[9, 9, 0x3F80_0000, 0x3F80_0001], "top_p"),
+            (
+                "sample",
+                &[9, 9, 0x7F80_0000, 0x3F80_0000],
+                "inv_temperature",
+            ),
+            (
+                "sample",
+                &[9, 9, 0xBF80_0000, 0x3F80_0000],
+                "inv_temperature",
+            ),
         ];
         for (symbol, imms, name) in bad {
             match find(symbol).unwrap().check(imms) {

@@ -35,6 +35,10 @@ pub enum Word {
     RingMask,
     /// The token that the sampler chose in this step.
     Sampled,
+    /// Lower half of the seed that a drawing sampler uses.
+    SeedLo,
+    /// Upper half of it.
+    SeedHi,
 }
 
 /// Who writes a word.
@@ -42,8 +46,8 @@ pub enum Word {
 pub enum Writer {
     /// The host, before a text starts; nothing writes it while tokens are in flight.
     Host,
-    /// The host once, then this kernel.
-    Kernel(&'static str),
+    /// The host once, then the one of these kernels that the plan holds.
+    Kernels(&'static [&'static str]),
 }
 
 /// One word of the control block.
@@ -69,18 +73,24 @@ const fn word(word: Word, name: &'static str, writer: Writer) -> WordRow {
 }
 
 /// Every word, by ascending offset.
-pub const WORDS: [WordRow; 11] = [
-    word(Word::Token, "token", Writer::Kernel("advance")),
-    word(Word::Pos, "pos", Writer::Kernel("advance")),
-    word(Word::Done, "done", Writer::Kernel("advance")),
+pub const WORDS: [WordRow; 13] = [
+    word(Word::Token, "token", Writer::Kernels(&["advance"])),
+    word(Word::Pos, "pos", Writer::Kernels(&["advance"])),
+    word(Word::Done, "done", Writer::Kernels(&["advance"])),
     word(Word::PromptLen, "prompt_len", Writer::Host),
-    word(Word::Generated, "generated", Writer::Kernel("advance")),
+    word(Word::Generated, "generated", Writer::Kernels(&["advance"])),
     word(Word::GenLimit, "gen_limit", Writer::Host),
     word(Word::CtxLen, "ctx_len", Writer::Host),
     word(Word::Eos, "eos", Writer::Host),
-    word(Word::Seq, "seq", Writer::Kernel("advance")),
+    word(Word::Seq, "seq", Writer::Kernels(&["advance"])),
     word(Word::RingMask, "ring_mask", Writer::Host),
-    word(Word::Sampled, "sampled", Writer::Kernel("argmax")),
+    word(
+        Word::Sampled,
+        "sampled",
+        Writer::Kernels(&["argmax", "sample"]),
+    ),
+    word(Word::SeedLo, "seed_lo", Writer::Host),
+    word(Word::SeedHi, "seed_hi", Writer::Host),
 ];
 
 impl Word {

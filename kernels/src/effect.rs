@@ -193,6 +193,74 @@ mod tests {
         values
     }
 
+    /// Symbol, immediates in row order, argument, access, expected range.
+    type Case = (
+        &'static str,
+        &'static [u32],
+        &'static str,
+        Access,
+        std::ops::Range<u64>,
+    );
+
+    fn check(cases: &[Case], at: &WordValues) {
+        for (symbol, imms, arg, access, expected) in cases {
+            let row = find(symbol).unwrap();
+            let effect = row
+                .effects
+                .iter()
+                .find(|e| e.arg == *arg && e.access == *access)
+                .unwrap();
+            assert_eq!(
+                row.range(effect, imms, at),
+                Ok(expected.clone()),
+                "{symbol} {arg}"
+            );
+        }
+    }
+
+    #[test]
+    fn spans_of_fused_kernels() {
+        let cases: &[Case] = &[
+            (
+                "gemv3_q8_0",
+                &[16, 8, 4, 64],
+                "w1",
+                Access::Read,
+                0..8 * 64 / 32 * 34,
+            ),
+            ("gemv3_q8_0", &[16, 8, 4, 64], "y2", Access::Write, 0..16),
+            (
+                "moe_gate_up_q8_0",
+                &[6, 2, 16, 64],
+                "wu",
+                Access::Read,
+                0..6 * 16 * 64 / 32 * 34,
+            ),
+            (
+                "qk_norm_rope_kv_f16",
+                &[4, 2, 32, 64, 8, 0, 0],
+                "vcache",
+                Access::Write,
+                10 * 128..11 * 128,
+            ),
+            (
+                "delta_net_d64",
+                &[2, 4, 1, 0, 0, 0],
+                "state",
+                Access::ReadWrite,
+                0..4 * 64 * 64 * 4,
+            ),
+            (
+                "delta_net_d64",
+                &[2, 4, 1, 0, 0, 0],
+                "conv_w",
+                Access::Read,
+                0..8 * 64 * 4 * 4,
+            ),
+        ];
+        check(cases, &words(&[(Word::Pos, 10)]));
+    }
+
     #[test]
     fn spans_follow_immediates_and_words() {
         let at = words(&[
@@ -202,14 +270,6 @@ mod tests {
             (Word::Seq, 9),
             (Word::RingMask, 7),
         ]);
-        // Symbol, immediates in row order, argument, access, expected range.
-        type Case = (
-            &'static str,
-            &'static [u32],
-            &'static str,
-            Access,
-            std::ops::Range<u64>,
-        );
         let cases: &[Case] = &[
             ("embed_f16", &[64], "table", Access::Read, 7 * 128..8 * 128),
             (
@@ -253,19 +313,7 @@ mod tests {
             ("advance", &[], "ring", Access::Write, 8..16),
             ("argmax", &[10], "control", Access::Write, 40..44),
         ];
-        for (symbol, imms, arg, access, expected) in cases {
-            let row = find(symbol).unwrap();
-            let effect = row
-                .effects
-                .iter()
-                .find(|e| e.arg == *arg && e.access == *access)
-                .unwrap();
-            assert_eq!(
-                row.range(effect, imms, &at),
-                Ok(expected.clone()),
-                "{symbol} {arg}"
-            );
-        }
+        check(cases, &at);
     }
 
     #[test]

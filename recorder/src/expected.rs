@@ -121,7 +121,7 @@ impl Expectation {
             sequence: Identity::of(tables).sequence.0,
             buffers,
             launches,
-            positions: MIN_POSITIONS.min(tables.options.context as usize),
+            positions: MIN_POSITIONS.min(tables.options.bucket as usize),
         })
     }
 

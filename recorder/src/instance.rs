@@ -3,7 +3,9 @@
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
 use crate::address::AddressMap;
-use crate::source::{SourceError, TensorSource, check_header, check_length, load_tensor};
+use crate::source::{
+    SourceError, TensorSource, check_header, check_length, check_weights, load_tensor,
+};
 use refrain_device::{Buffer, Device, DeviceError, MemoryKind};
 use refrain_kernels::{CONTROL_BYTES, NOT_A_TOKEN, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
@@ -180,6 +182,7 @@ impl Instance {
         plan: &Arc<CheckedPlan>,
         source: &dyn TensorSource,
     ) -> Result<Self, InstanceError> {
+        check_weights(&plan.model)?;
         check_target(device, plan)?;
         check_memory(device, plan)?;
         check_length(source, &plan.model)?;
@@ -297,12 +300,13 @@ impl Instance {
         let mut words = self.start_words(&[0], u32::MAX);
         words.set(Word::Pos, position);
         self.fill(BufferKind::Kv, 0)?;
+        self.fill(BufferKind::State, 0)?;
         self.start(&[0], &words)
     }
 
     fn check_prompt(&self, prompt: &[u32]) -> Result<(), InstanceError> {
         let plan = &self.plan;
-        let (context, vocab) = (plan.options.context, plan.model.geometry.vocab);
+        let (context, vocab) = (plan.options.bucket, plan.model.geometry.vocab);
         if prompt.is_empty() {
             return Err(InstanceError::EmptyPrompt);
         }
@@ -329,10 +333,10 @@ impl Instance {
     fn start_words(&self, prompt: &[u32], generate: u32) -> WordValues {
         let plan = &self.plan;
         let mut words = WordValues::default();
-        // A prompt is at most `context` tokens long, which is a u32.
+        // A prompt is at most as long as the bucket, which is a u32.
         words.set(Word::PromptLen, prompt.len() as u32);
         words.set(Word::GenLimit, generate);
-        words.set(Word::CtxLen, plan.options.context);
+        words.set(Word::CtxLen, plan.options.bucket);
         words.set(Word::Eos, plan.model.eos.unwrap_or(NOT_A_TOKEN));
         words.set(Word::RingMask, plan.options.ring_entries.wrapping_sub(1));
         words.set(Word::Sampled, NOT_A_TOKEN);

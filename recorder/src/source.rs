@@ -6,11 +6,9 @@
 use refrain_kernels::{CatalogError, relayout};
 use refrain_planner::identity::hex;
 use refrain_planner::plan::{Model, Tensor};
+use refrain_planner::source::{LoadError, ReadError, SourceFile, load, locate, pieces, read_at};
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::Path;
 
 /// Bytes of a model file's header that are read at once.
 const HEADER_PART: u64 = 1 << 20;
@@ -18,15 +16,36 @@ const HEADER_PART: u64 = 1 << 20;
 /// Why a tensor could not be taken from the model file.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The file cannot be opened or read.
+    /// Bytes are not there.
     #[error("{name}, byte {offset}: {source}")]
     Io {
-        /// The file.
+        /// The model.
         name: String,
         /// Byte offset.
         offset: u64,
         /// The system's answer.
         source: std::io::Error,
+    },
+    /// The files of a model on disk cannot be found, opened or read.
+    #[error(transparent)]
+    Files(Box<ReadError>),
+    /// A plan that was made without weights.
+    #[error(
+        "the plan of {model} was made without weights: the digests of its {tensors} tensors are unfilled; fill them from the whole model, or make the plan again"
+    )]
+    WeightsAbsent {
+        /// Model.
+        model: String,
+        /// Its tensors.
+        tensors: usize,
+    },
+    /// A tensor cannot be brought into the form of the plan.
+    #[error("tensor {tensor}: {source}")]
+    Load {
+        /// Tensor.
+        tensor: String,
+        /// Why.
+        source: LoadError,
     },
     /// Another file than the plan was made from.
     #[error(
@@ -42,11 +61,13 @@ pub enum SourceError {
     },
     /// Metadata or tensor table are not those the plan was made from.
     #[error(
-        "{name}: the first {bytes} bytes (metadata and tensor table) have digest {found}, the plan says {expected}; make the plan again or restore the file"
+        "{name}: the {bytes} bytes from byte {start} on (metadata and tensor table) have digest {found}, the plan says {expected}; make the plan again or restore the file"
     )]
     Header {
         /// The file.
         name: String,
+        /// First byte of the part, counted through all files.
+        start: u64,
         /// Length of the part in bytes.
         bytes: u64,
         /// Digest by the plan, hex.
@@ -90,81 +111,75 @@ pub enum SourceError {
     },
 }
 
-/// Random access to the bytes of a model file.
+impl From<ReadError> for SourceError {
+    fn from(error: ReadError) -> Self {
+        Self::Files(Box::new(error))
+    }
+}
+
+/// Random access to the bytes of a model: of all its files, one after the other.
 pub trait TensorSource: Send + Sync {
     /// Name for messages.
     fn name(&self) -> String;
 
-    /// Length of the file in bytes.
+    /// Length of all files in bytes.
     ///
     /// # Errors
-    /// [`SourceError::Io`].
+    /// [`SourceError::Io`], [`SourceError::Files`].
     fn file_bytes(&self) -> Result<u64, SourceError>;
 
     /// Fills `out` from byte `offset` on.
     ///
     /// # Errors
-    /// [`SourceError::Io`], also when the file ends early.
+    /// [`SourceError::Io`], [`SourceError::Files`], also when a file ends early.
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), SourceError>;
 }
 
-/// A model file on disk.
+/// The files of a model on disk, addressed as one.
 #[derive(Debug)]
 pub struct FileSource {
-    path: PathBuf,
-    // Seek and read are two calls, so readers take turns.
-    file: Mutex<File>,
+    name: String,
+    files: Vec<SourceFile>,
+    lengths: Vec<u64>,
 }
 
 impl FileSource {
-    /// Opens the file.
+    /// Opens the files of the model that `path` belongs to; none is parsed.
     ///
     /// # Errors
-    /// [`SourceError::Io`].
+    /// [`SourceError::Files`].
     pub fn open(path: &Path) -> Result<Self, SourceError> {
-        let file = File::open(path).map_err(|source| SourceError::Io {
-            name: path.display().to_string(),
-            offset: 0,
-            source,
-        })?;
+        let located = locate(path)?;
+        let files = located.files();
+        let files = files.iter().map(|path| SourceFile::open(path));
+        let files = files.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            path: path.to_owned(),
-            file: Mutex::new(file),
+            name: path.display().to_string(),
+            lengths: files.iter().map(SourceFile::bytes).collect(),
+            files,
         })
     }
 
-    fn with<T>(
-        &self,
-        offset: u64,
-        action: impl FnOnce(&mut File) -> std::io::Result<T>,
-    ) -> Result<T, SourceError> {
-        // A reader that panicked left only a file position behind, which every read sets anew.
-        let mut file = self
-            .file
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        action(&mut file).map_err(|source| SourceError::Io {
-            name: self.name(),
-            offset,
-            source,
-        })
+    /// The files, in the order in which offsets count through them.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(SourceFile::path)
     }
 }
 
 impl TensorSource for FileSource {
     fn name(&self) -> String {
-        self.path.display().to_string()
+        self.name.clone()
     }
 
     fn file_bytes(&self) -> Result<u64, SourceError> {
-        self.with(0, |file| Ok(file.metadata()?.len()))
+        Ok(self
+            .lengths
+            .iter()
+            .fold(0, |sum, bytes| sum.saturating_add(*bytes)))
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
-        self.with(offset, |file| {
-            file.seek(SeekFrom::Start(offset))?;
-            file.read_exact(out)
-        })
+        Ok(read_at(&self.files, &self.lengths, offset, out)?)
     }
 }
 
@@ -203,7 +218,7 @@ impl TensorSource for Vec<u8> {
 /// # Errors
 /// [`SourceError::Length`] or [`SourceError::Io`].
 pub fn check_length(source: &dyn TensorSource, model: &Model) -> Result<(), SourceError> {
-    let (expected, found) = (model.file_bytes, source.file_bytes()?);
+    let (expected, found) = (model.file_bytes(), source.file_bytes()?);
     if expected == found {
         return Ok(());
     }
@@ -214,32 +229,89 @@ pub fn check_length(source: &dyn TensorSource, model: &Model) -> Result<(), Sour
     })
 }
 
-/// Refuses a file whose metadata or tensor table is not the one the plan was made from: geometry,
+/// Refuses a plan that was made without weights, before anything of a model is looked at.
+///
+/// # Errors
+/// [`SourceError::WeightsAbsent`].
+pub fn check_weights(model: &Model) -> Result<(), SourceError> {
+    if model.has_weights() {
+        return Ok(());
+    }
+    Err(SourceError::WeightsAbsent {
+        model: model.name.clone(),
+        tensors: model.tensors.len(),
+    })
+}
+
+/// Refuses a model whose metadata or tensor tables are not those the plan was made from: geometry,
 /// end-of-sequence token and tokenizer come from there.
 ///
 /// # Errors
-/// [`SourceError::Header`] or [`SourceError::Io`].
+/// [`SourceError::Header`], [`SourceError::Io`] or [`SourceError::Files`].
 pub fn check_header(source: &dyn TensorSource, model: &Model) -> Result<(), SourceError> {
-    let mut hasher = blake3::Hasher::new();
-    // In parts: the length comes from a file.
-    let mut part = vec![0; HEADER_PART.min(model.header_bytes) as usize];
-    let mut offset = 0;
-    while offset < model.header_bytes {
-        let left = (model.header_bytes - offset).min(part.len() as u64);
-        let part = part.get_mut(..left as usize).unwrap_or_default();
-        source.read(offset, part)?;
-        hasher.update(part);
-        offset += left;
+    let mut base = 0u64;
+    for file in &model.files {
+        let mut hasher = blake3::Hasher::new();
+        // In parts: the length comes from a file.
+        let mut part = vec![0; HEADER_PART.min(file.header_bytes) as usize];
+        let mut done = 0;
+        while done < file.header_bytes {
+            let left = (file.header_bytes - done).min(part.len() as u64);
+            let part = part.get_mut(..left as usize).unwrap_or_default();
+            source.read(base.saturating_add(done), part)?;
+            hasher.update(part);
+            done += left;
+        }
+        let found = hasher.finalize();
+        if *found.as_bytes() != file.header_digest {
+            return Err(SourceError::Header {
+                name: source.name(),
+                start: base,
+                bytes: file.header_bytes,
+                expected: hex(&file.header_digest),
+                found: hex(found.as_bytes()),
+            });
+        }
+        base = base.saturating_add(file.bytes);
     }
-    let found = hasher.finalize();
-    if *found.as_bytes() == model.header_digest {
-        return Ok(());
+    Ok(())
+}
+
+/// The bytes of all pieces of a tensor.
+fn stored(source: &dyn TensorSource, tensor: &Tensor) -> Result<Vec<u8>, SourceError> {
+    let length = source.file_bytes()?;
+    let pieces = || pieces(tensor.file_offset, tensor.file_bytes, &tensor.more);
+    // Before the buffer is allocated: offsets and lengths come from a file.
+    let outside = pieces().find(|(offset, bytes)| *bytes > length.saturating_sub(*offset));
+    if let Some((offset, _)) = outside {
+        return Err(SourceError::Io {
+            name: source.name(),
+            offset,
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        });
     }
-    Err(SourceError::Header {
-        name: source.name(),
-        bytes: model.header_bytes,
-        expected: hex(&model.header_digest),
-        found: hex(found.as_bytes()),
+    let mut bytes = vec![0; tensor.file_bytes as usize];
+    let mut rest = bytes.as_mut_slice();
+    for (offset, length) in pieces() {
+        let Some((piece, after)) = rest.split_at_mut_checked(length as usize) else {
+            break;
+        };
+        source.read(offset, piece)?;
+        rest = after;
+    }
+    Ok(bytes)
+}
+
+/// The stored bytes of a tensor as its type in the plan.
+fn loaded(tensor: &Tensor, bytes: Vec<u8>) -> Result<Vec<u8>, SourceError> {
+    if tensor.load.is_empty() && tensor.stored == tensor.dtype {
+        return Ok(bytes);
+    }
+    let shape = (u64::from(tensor.rows), u64::from(tensor.cols));
+    let types = (tensor.stored.into(), tensor.dtype.into());
+    load::apply(&tensor.load, types, shape, bytes).map_err(|source| SourceError::Load {
+        tensor: tensor.name.clone(),
+        source,
     })
 }
 
@@ -252,26 +324,15 @@ pub fn load_tensor<E: From<SourceError>>(
     tensor: &Tensor,
     place: impl FnOnce(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let left = source.file_bytes()?.saturating_sub(tensor.file_offset);
-    if tensor.file_bytes > left {
-        // Before the buffer is allocated: the length comes from a file.
-        let source_error = std::io::ErrorKind::UnexpectedEof.into();
-        let (name, offset) = (source.name(), tensor.file_offset);
-        return Err(SourceError::Io {
-            name,
-            offset,
-            source: source_error,
-        }
-        .into());
-    }
-    let mut bytes = vec![0; tensor.file_bytes as usize];
-    source.read(tensor.file_offset, &mut bytes)?;
+    let bytes = loaded(tensor, stored(source, tensor)?)?;
     let found = blake3::hash(&bytes);
-    if *found.as_bytes() != tensor.digest {
+    if Some(*found.as_bytes()) != tensor.digest {
         return Err(SourceError::Digest {
             tensor: tensor.name.clone(),
             offset: tensor.file_offset,
-            expected: hex(&tensor.digest),
+            expected: tensor
+                .digest
+                .map_or_else(|| "none".to_owned(), |digest| hex(&digest)),
             found: hex(found.as_bytes()),
         }
         .into());

@@ -7,7 +7,7 @@
 
 use refrain_device::{Buffer, Device, DeviceError, Function, MemoryKind, Stream};
 use refrain_kernels::Target;
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, Plan, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
@@ -35,6 +35,7 @@ impl PacketTap for Tap {
             let launches = packet.dispatches.into_iter();
             launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
+                object: launch.object,
                 grid: launch.groups,
                 block: launch.group_size,
                 lds: launch.lds_bytes,
@@ -60,7 +61,7 @@ fn open(gpu: &Arc<SoftGpu>) -> Arc<Device> {
 }
 
 fn plan() -> Arc<CheckedPlan> {
-    let file = GgufFile::open(MODEL).unwrap();
+    let file = ModelSource::open(MODEL).unwrap();
     let machine = Machine::load(Target::Gfx1201.name()).unwrap();
     let options = CompileOptions {
         context: Some(64),
@@ -497,6 +498,7 @@ impl PacketTap for Late {
         if self.looks == 3 {
             packets.push(TappedPacket {
                 symbol: "late".into(),
+                object: [0; 32],
                 grid: [1; 3],
                 block: [32, 1, 1],
                 lds: 0,
@@ -553,7 +555,7 @@ fn changed_metadata_of_the_same_length_is_refused() {
     let device = open(&gpu());
     let good = std::fs::read(MODEL).unwrap();
     Instance::new(&device, &plan, &good).unwrap();
-    let header = plan.model.header_bytes as usize;
+    let header = plan.model.files[0].header_bytes as usize;
     let name = b"tokenizer.ggml.";
     let at = good.windows(name.len()).position(|part| part == name);
     let at = at.unwrap();
@@ -569,6 +571,27 @@ fn changed_metadata_of_the_same_length_is_refused() {
         );
         names(&error.to_string(), &["make the plan again"]);
     }
+}
+
+#[test]
+fn a_plan_without_weights_is_refused_before_anything_is_allocated() {
+    let gpu = gpu();
+    let device = open(&gpu);
+    let mut tables: Plan = (**plan()).clone();
+    for tensor in &mut tables.model.tensors {
+        tensor.digest = None;
+    }
+    let without = Arc::new(CheckedPlan::check(tables).unwrap());
+    let before = gpu.memory().allocations().len();
+    let source = FileSource::open(Path::new(MODEL)).unwrap();
+    let error = Instance::new(&device, &without, &source).unwrap_err();
+    assert!(
+        matches!(&error, InstanceError::Source(SourceError::WeightsAbsent { tensors, .. })
+            if *tensors == without.model.tensors.len()),
+        "{error}"
+    );
+    names(&error.to_string(), &["unfilled", "make the plan again"]);
+    assert_eq!(gpu.memory().allocations().len(), before);
 }
 
 /// The plan with a scratch buffer larger than any card.

@@ -164,7 +164,8 @@ pub(crate) fn instance_code(error: &InstanceError) -> Option<Code> {
     match error {
         InstanceError::Target { .. } => Some(Code::TargetMismatch),
         InstanceError::Memory { .. } => Some(Code::MemoryShort),
-        InstanceError::Source(SourceError::Io { .. }) => None,
+        InstanceError::Source(SourceError::Io { .. } | SourceError::Files(_)) => None,
+        InstanceError::Source(SourceError::WeightsAbsent { .. }) => Some(Code::WeightsAbsent),
         InstanceError::Source(_) => Some(Code::ModelDiffers),
         // hipErrorOutOfMemory.
         InstanceError::Device { source, .. } if source.status() == Some(2) => {
@@ -332,7 +333,7 @@ impl Checked {
         objects: &dyn CodeObjects,
         mut tap: Option<&mut dyn PacketTap>,
     ) -> Result<Recorded, Poisoned> {
-        let positions = default_positions(self.plan.options.context);
+        let positions = default_positions(self.plan.options.bucket);
         let sequence = Expectation::of(&self.plan).at(Stage::Record)?.sequence;
         let mut tapes = Vec::new();
         let mut last = None;

@@ -107,9 +107,10 @@ impl OpenedDevice {
         })
     }
 
-    /// The packet log of a software GPU.
+    /// The packet log of a software GPU that keeps one.
     pub fn tap(&self) -> Option<GpuTap> {
-        self.soft.clone().map(GpuTap)
+        let soft = self.soft.clone();
+        soft.filter(|gpu| gpu.config().keep_packet_log).map(GpuTap)
     }
 }
 
@@ -134,6 +135,7 @@ impl PacketTap for GpuTap {
             let launches = packet.dispatches.into_iter();
             launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
+                object: launch.object,
                 grid: launch.groups,
                 block: launch.group_size,
                 lds: launch.lds_bytes,

@@ -111,6 +111,9 @@ codes! {
     Lint 22 "the packet linter rejects the packets"
         remedy "Report it with the message: the plan's schedule, the encoder or the linter is wrong."
         page "Encoded packets are judged by the linter's rules with everything the plan knows: kernels, launches, declared reads and writes, buffers. A launch that reads what another wrote without a wait or an invalidation between them is found here, whatever the schedule claims.";
+    WeightsAbsent 23 "the plan was made without weights"
+        remedy "Fill the plan from the whole model (refrain plan MODEL --fill PLAN), or make it again; its sequence hash stays the same."
+        page "A plan can be made from the head of a model file, or from a configuration and a named recipe, to see launches, memory and waits before the weights are there. It holds no digest of any tensor, so nothing could tell whether the weights at hand are those that were meant. It is inspected, dumped and linted like any other plan and never run.";
 }
 
 impl Code {

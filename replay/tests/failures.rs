@@ -39,7 +39,7 @@ fn a_fault_on_the_device_is_told_in_its_words_and_poisons() {
         );
         let text = error.to_string();
         assert!(
-            text.contains("token 0") && text.contains("kv_write"),
+            text.contains("token 0") && text.contains("rope_kv"),
             "{transport}: {text}"
         );
         let again = replay_error(session.advance(Route::Retained, 1, &mut |_| {}));
@@ -127,7 +127,7 @@ fn last_step(session: &Session, part: &str) -> String {
 #[test]
 fn verification_finds_a_step_that_is_not_replayed() {
     let plan = plan(Target::Gfx1201, 64);
-    for part in ["kv_write", "attn"] {
+    for part in ["rope_kv", "attn"] {
         let mut session = session(&plan, Transport::Pm4, 4);
         let name = last_step(&session, part);
         drop_dispatch(&session, &name);

@@ -2,7 +2,7 @@
 
 use refrain_kernels::{StopReason, Target};
 use refrain_replay::{Route, SessionOptions, Transport};
-use refrain_tests::{AUSTEN, Setup, long, repository, scrub, session, state_digest};
+use refrain_tests::{AUSTEN, Setup, kept_digest, long, repository, scrub, session};
 
 /// A run that ends, and how.
 struct End {
@@ -69,7 +69,7 @@ fn state(
     scrub(&session).unwrap();
     session.start(end.prompt, end.generate).unwrap();
     session.advance_past_end(Route::Retained, steps).unwrap();
-    (state_digest(&mut session).unwrap(), session.stop())
+    (kept_digest(&mut session).unwrap(), session.stop())
 }
 
 #[test]

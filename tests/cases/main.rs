@@ -5,6 +5,8 @@
     reason = "helpers of tests may panic as tests do"
 )]
 
+mod bad_objects;
+mod conformance;
 mod in_flight;
 mod issues;
 mod mutate;

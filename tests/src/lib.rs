@@ -3,9 +3,13 @@
 //! The cases themselves are in `tests/cases`. Tests of one crate live in that crate.
 #![forbid(unsafe_code)]
 
+pub mod conformance;
+pub mod subject;
+
 use refrain_kernels::{Dtype, Target};
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
+use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
@@ -19,6 +23,8 @@ use std::sync::Arc;
 
 /// The trained model in the repository.
 pub const AUSTEN: &str = "golden/models/austen-qwen3-4m.q8_0.gguf";
+/// The trained model with linear attention in three of four layers.
+pub const AUSTEN_LINEAR: &str = "golden/models/austen-qwen35-6m.q8_0.gguf";
 /// Byte that state is filled with before runs that are compared.
 pub const SCRUB: u8 = 0x5A;
 
@@ -79,6 +85,10 @@ pub struct Setup {
     pub kv: Dtype,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
+    /// Positions of the plan; `None` for the context.
+    pub bucket: Option<u32>,
+    /// Whether operations are fused.
+    pub fused: bool,
     /// Seed of the software GPU.
     pub seed: u64,
     /// Strict mode of the software GPU.
@@ -93,6 +103,8 @@ impl Setup {
             session: SessionOptions::default(),
             kv: Dtype::F32,
             context: None,
+            bucket: None,
+            fused: true,
             seed: 0,
             strict: None,
         }
@@ -104,11 +116,17 @@ impl Setup {
 /// # Errors
 /// Reader and planner errors.
 pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
-    let source = GgufFile::open(model)?;
+    let source = ModelSource::open(model)?;
     let machine = Machine::load(setup.target.name())?;
     let options = CompileOptions {
         kv_dtype: setup.kv,
         context: setup.context,
+        bucket: setup.bucket,
+        no_fuse: if setup.fused {
+            Vec::new()
+        } else {
+            fusions().map(str::to_owned).collect()
+        },
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))
@@ -144,6 +162,7 @@ pub fn scrub(session: &Session) -> anyhow::Result<()> {
     for kind in [
         BufferKind::Scratch,
         BufferKind::Kv,
+        BufferKind::State,
         BufferKind::TokenRing,
         BufferKind::Prompt,
     ] {
@@ -181,6 +200,21 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
 /// Device errors.
 pub fn state_digest(session: &mut Session) -> anyhow::Result<String> {
     Ok(hex(&refrain_recorder::state_digest(&session.snapshot()?)))
+}
+
+/// One digest over every buffer but scratch, whose content is dead between tokens.
+///
+/// # Errors
+/// Device errors.
+pub fn kept_digest(session: &mut Session) -> anyhow::Result<String> {
+    let mut states = session.snapshot()?;
+    let buffers = &session.instance().plan().buffers;
+    for (state, buffer) in states.iter_mut().zip(buffers) {
+        if buffer.kind == BufferKind::Scratch {
+            state.bytes.clear();
+        }
+    }
+    Ok(hex(&refrain_recorder::state_digest(&states)))
 }
 
 /// Digest of the state after each of `steps` consecutive token steps of a text.

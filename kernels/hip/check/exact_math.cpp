@@ -51,6 +51,8 @@ int main(int argc, char **argv) {
   Worst rcp = {"rcp, 2^-125 <= |x| <= 2^125", "ulp", 0.5001};
   Worst rsqrt = {"rsqrt, normal x > 0", "ulp", 0.5001};
   Worst silu = {"silu, x > -87", "ulp", 4};
+  Worst sigmoid = {"sigmoid, x > -87", "ulp", 3};
+  Worst softplus = {"softplus, x > -87", "ulp", 3};
   for (u64 bits = 0; bits <= 0xFFFFFFFFull; bits += step) {
     float x = as_float((u32)bits);
     if (isnan(x)) continue;
@@ -59,6 +61,11 @@ int main(int argc, char **argv) {
     if (a >= 0x1p-125f && a <= 0x1p125f) rcp.see(ulps(exact_rcp(x), 1.0 / x), x);
     if (x >= 0x1p-126f && isfinite(x)) rsqrt.see(ulps(exact_rsqrt(x), 1.0 / sqrt((double)x)), x);
     if (x > -87.0f && isfinite(x)) silu.see(ulps(exact_silu(x), x / (1.0 + exp(-(double)x))), x);
+    if (x > -87.0f && isfinite(x)) {
+      sigmoid.see(ulps(exact_sigmoid(x), 1.0 / (1.0 + exp(-(double)x))), x);
+      double positive = x > 0 ? x : 0.0;
+      softplus.see(ulps(exact_softplus(x), positive + log1p(exp(-fabs((double)x)))), x);
+    }
   }
   Worst div = {"div, exponents -20..20", "ulp", 0.5001};
   for (int i = 0; i < 20000000; i++) {
@@ -89,7 +96,7 @@ int main(int argc, char **argv) {
     }
   }
   int failures = 0;
-  const Worst *all[] = {&exp_, &rcp, &rsqrt, &div, &silu, &sincos, &rope};
+  const Worst *all[] = {&exp_, &rcp, &rsqrt, &div, &silu, &sigmoid, &softplus, &sincos, &rope};
   for (const Worst *w : all) {
     bool ok = w->error <= w->bound;
     failures += !ok;

@@ -108,7 +108,9 @@ int __builtin_amdgcn_readlane(int value, int lane) {
 }
 void __builtin_amdgcn_s_barrier() { lanes::meet(lanes::group, lanes::threads, lanes::current, 0); }
 #define __builtin_amdgcn_fence(...) (void)0
+#define __builtin_amdgcn_sched_barrier(mask) (void)0
 #define __hip_atomic_store(pointer, value, order, scope) (*(pointer) = (value))
+#define __hip_atomic_fetch_add(pointer, value, order, scope) (*(pointer) += (value))
 #define amdgpu_flat_work_group_size(low, high) used
 #pragma clang diagnostic ignored "-Wignored-attributes"
 #pragma clang diagnostic ignored "-Wunknown-attributes"

@@ -91,11 +91,14 @@ pub enum ArchError {
     },
     /// A tensor has an element type that no kernel reads.
     #[error(
-        "tensor {tensor} is {found}; supported types: {known}: quantise the model to one of them"
+        "tensor {tensor}{} is {found}; supported types: {known}: quantise the model to one of them",
+        layer.map_or_else(String::new, |layer| format!(" of layer {layer}"))
     )]
     Dtype {
         /// Name.
         tensor: String,
+        /// Layer it belongs to.
+        layer: Option<u32>,
         /// ggml type.
         found: String,
         /// Types with kernels.

@@ -1,21 +1,24 @@
-//! From a model file and a machine to a checked plan. Same inputs, same bytes.
+//! From a model and a machine to a checked plan. Same inputs, same bytes.
 
-use crate::arch::{self, ArchError, Bound};
+mod fill;
+mod weights;
+
+pub use fill::{FillError, fill};
+
+use crate::arch::{self, ArchError, Bound, State};
 use crate::container::{CheckError, CheckedPlan};
-use crate::gguf::{GgufError, GgufFile};
-use crate::graph::{self, GraphError};
+use crate::graph::{self, Graph, GraphError};
 use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
-use crate::plan::{Buffer, Digest, Eligibility, Model, Options, Plan, Tier};
+use crate::plan::{Buffer, Digest, Eligibility, Model, ModelFile, Options, Plan, Tier};
 use crate::schedule;
+use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
 
 /// Tokens of context where the caller does not say, if the model allows as many.
 pub const DEFAULT_CONTEXT: u32 = 4096;
 /// Ring entries where the caller does not say: several times the tokens in flight.
 pub const DEFAULT_RING_ENTRIES: u32 = 64;
-/// Bytes read from the model file at once while it is digested.
-const READ_BYTES: usize = 1 << 20;
 
 /// Choices of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +27,12 @@ pub struct CompileOptions {
     pub context: Option<u32>,
     /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
     pub kv_dtype: Dtype,
+    /// Positions of the plan are below this; `None` for the whole context.
+    pub bucket: Option<u32>,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
+    /// Fusions that are switched off, by name ([`lowering::fusions`]).
+    pub no_fuse: Vec<String>,
 }
 
 impl Default for CompileOptions {
@@ -33,7 +40,9 @@ impl Default for CompileOptions {
         Self {
             context: None,
             kv_dtype: Dtype::F32,
+            bucket: None,
             ring_entries: DEFAULT_RING_ENTRIES,
+            no_fuse: Vec::new(),
         }
     }
 }
@@ -41,9 +50,9 @@ impl Default for CompileOptions {
 /// Why a model cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The file cannot be read.
+    /// The model cannot be read.
     #[error(transparent)]
-    File(#[from] GgufError),
+    Read(Box<ReadError>),
     /// The model does not fit its declaration, or there is none.
     #[error(transparent)]
     Arch(#[from] ArchError),
@@ -87,6 +96,22 @@ pub enum PlanError {
         /// Longest.
         most: u32,
     },
+    /// A bucket that the context does not hold.
+    #[error("bucket {found}: the context is {context} tokens, choose from 1 to that")]
+    Bucket {
+        /// Asked for.
+        found: u32,
+        /// Tokens of context.
+        context: u32,
+    },
+    /// Buckets that do not ascend.
+    #[error("bucket {second} stands after {first}: give the ends of buckets in ascending order")]
+    BucketOrder {
+        /// Earlier end.
+        first: u32,
+        /// Later end.
+        second: u32,
+    },
     /// The plan needs more device memory than the machine has.
     #[error(
         "the plan needs {needed} bytes of device memory, {machine} has {available}: \
@@ -102,6 +127,9 @@ pub enum PlanError {
         /// KV bytes of one token.
         per_token: u64,
     },
+    /// A plan without weights and another model.
+    #[error(transparent)]
+    Fill(#[from] FillError),
     /// The result contradicts itself: a fault of the planner, not of the model.
     #[error("the plan made contradicts itself, please report it: {0}")]
     Check(Box<CheckError>),
@@ -113,52 +141,132 @@ impl From<CheckError> for PlanError {
     }
 }
 
-/// Compiles a plan.
+impl From<ReadError> for PlanError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(Box::new(error))
+    }
+}
+
+/// Compiles a plan. One of a model without weights has no digests of them and cannot run; its
+/// structure, schedule and artifacts are those of the same model with weights.
 pub fn compile(
-    source: &GgufFile,
+    source: &ModelSource,
     machine: &Machine,
     options: &CompileOptions,
 ) -> Result<CheckedPlan, PlanError> {
-    let target = target(machine)?;
-    let header = source.header();
-    let bound = arch::bind(header)?;
-    // Not the file's name: renaming a model must not change its plan.
-    let name = bound.name.clone().unwrap_or_else(|| "unnamed".to_owned());
-    let options = resolve(options, &bound, &name)?;
-    let graph = graph::build(&bound)?;
-    let rope = rope(source, &bound)?;
-    let header_digest = digest(source, 0, header.data_offset)?;
-    let digests = digests(source, &bound)?;
-    let Lowered {
-        buffers,
-        tensors,
-        kernels,
-        steps,
-    } = lowering::lower(&bound, &graph, &options, target, &digests, rope)?;
-    fits(&buffers, machine, &bound, &options)?;
-    let schedule = schedule::build(&steps, target);
-    let plan = Plan {
-        producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
-        model: Model {
-            arch: bound.arch.name.to_owned(),
+    Prepared::new(source, machine, options)?.plan(options.bucket)
+}
+
+/// Compiles a family of plans over buckets of the context: one for each end in `buckets`, ascending,
+/// and one for the whole context if the last end is below it. They differ in how attention is split
+/// and share all buffers but scratch, so that a text can go on under the next one where its bucket
+/// ends. Weights are digested once.
+pub fn compile_family(
+    source: &ModelSource,
+    machine: &Machine,
+    options: &CompileOptions,
+    buckets: &[u32],
+) -> Result<Vec<CheckedPlan>, PlanError> {
+    let prepared = Prepared::new(source, machine, options)?;
+    if let Some(pair) = buckets.windows(2).find(|pair| pair[0] >= pair[1]) {
+        return Err(PlanError::BucketOrder {
+            first: pair[0],
+            second: pair[1],
+        });
+    }
+    let context = prepared.options.context;
+    let whole = buckets.last().is_none_or(|last| *last < context);
+    let ends = buckets.iter().copied().chain(whole.then_some(context));
+    ends.map(|end| prepared.plan(Some(end))).collect()
+}
+
+/// What all plans of a family share.
+struct Prepared<'a> {
+    machine: &'a Machine,
+    target: Target,
+    no_fuse: &'a [String],
+    options: Options,
+    bound: Bound,
+    graph: Graph,
+    rope: Vec<u8>,
+    name: String,
+    files: Vec<ModelFile>,
+    digests: Vec<Option<Digest>>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(
+        source: &ModelSource,
+        machine: &'a Machine,
+        options: &'a CompileOptions,
+    ) -> Result<Self, PlanError> {
+        let target = target(machine)?;
+        let bound = arch::bind(source.table())?;
+        // Not the file's name: renaming a model must not change its plan.
+        let name = bound.name.clone().unwrap_or_else(|| "unnamed".to_owned());
+        Ok(Self {
+            machine,
+            target,
+            no_fuse: &options.no_fuse,
+            options: resolve(options, &bound, &name)?,
+            graph: graph::build(&bound)?,
+            rope: weights::rope(source, &bound)?,
             name,
-            file_bytes: header.file_bytes,
-            header_bytes: header.data_offset,
-            header_digest,
-            geometry: bound.geometry,
-            eos: bound.eos,
+            files: weights::files(source)?,
+            digests: weights::digests(source, &bound)?,
+            bound,
+        })
+    }
+
+    fn plan(&self, bucket: Option<u32>) -> Result<CheckedPlan, PlanError> {
+        let context = self.options.context;
+        let bucket = bucket.unwrap_or(context);
+        if bucket == 0 || bucket > context {
+            let found = bucket;
+            return Err(PlanError::Bucket { found, context });
+        }
+        let options = Options {
+            bucket,
+            ..self.options.clone()
+        };
+        let Lowered {
+            buffers,
             tensors,
-        },
-        machine: machine.clone(),
-        options,
-        buffers,
-        kernels,
-        steps,
-        schedule,
-        // Every step that lowering knows is a launch, and no kernel takes a by-value position.
-        eligibility: Eligibility::Whole,
-    };
-    Ok(CheckedPlan::check(plan)?)
+            kernels,
+            steps,
+        } = lowering::lower(&lowering::Input {
+            bound: &self.bound,
+            graph: &self.graph,
+            digests: &self.digests,
+            rope: &self.rope,
+            options: &options,
+            target: self.target,
+            compute_units: self.machine.compute_units,
+            no_fuse: self.no_fuse,
+        })?;
+        fits(&buffers, self.machine, &self.bound, &options)?;
+        let schedule = schedule::build(&steps, self.target);
+        let plan = Plan {
+            producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
+            model: Model {
+                arch: self.bound.arch.name.to_owned(),
+                name: self.name.clone(),
+                files: self.files.clone(),
+                geometry: self.bound.geometry,
+                eos: self.bound.eos,
+                tensors,
+            },
+            machine: self.machine.clone(),
+            options,
+            buffers,
+            kernels,
+            steps,
+            schedule,
+            // Every step that lowering knows is a launch, and no kernel takes a by-value position.
+            eligibility: Eligibility::Whole,
+        };
+        Ok(CheckedPlan::check(plan)?)
+    }
 }
 
 fn target(machine: &Machine) -> Result<Target, PlanError> {
@@ -195,50 +303,10 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
     } = *options;
     Ok(Options {
         context,
+        bucket: context,
         kv_dtype,
         ring_entries,
     })
-}
-
-fn rope(source: &GgufFile, bound: &Bound) -> Result<Vec<u8>, PlanError> {
-    let factors = match &bound.rope_factors {
-        None => None,
-        Some(info) if info.ty.name() != "F32" => {
-            return Err(PlanError::Arch(ArchError::Dtype {
-                tensor: info.name.clone(),
-                found: info.ty.name().to_owned(),
-                known: "f32".to_owned(),
-            }));
-        }
-        Some(info) => Some(lowering::rope_factors(
-            &info.name,
-            &source.tensor_bytes(info)?,
-        )?),
-    };
-    Ok(lowering::rope_table(&bound.geometry, factors.as_deref()))
-}
-
-/// Digest of each bound weight's bytes in the file.
-fn digests(source: &GgufFile, bound: &Bound) -> Result<Vec<Digest>, GgufError> {
-    let weights = bound.weights.iter();
-    weights
-        .map(|weight| digest(source, weight.info.offset, weight.info.bytes))
-        .collect()
-}
-
-/// Digest of `bytes` bytes of the file from `offset` on.
-fn digest(source: &GgufFile, offset: u64, bytes: u64) -> Result<Digest, GgufError> {
-    let mut window = vec![0; bytes.min(READ_BYTES as u64) as usize];
-    let mut hasher = blake3::Hasher::new();
-    let (mut at, end) = (offset, offset + bytes);
-    while at < end {
-        let take = (end - at).min(READ_BYTES as u64);
-        let part = &mut window[..take as usize];
-        source.read_at(at, part)?;
-        hasher.update(part);
-        at += take;
-    }
-    Ok(*hasher.finalize().as_bytes())
 }
 
 fn fits(
@@ -257,12 +325,12 @@ fn fits(
     let g = &bound.geometry;
     let row = u64::from(g.kv_heads) * u64::from(g.head_dim);
     let row_bytes = options.kv_dtype.device_bytes(1, row).unwrap_or_default();
+    let keeps_rows = |layer: &u32| bound.kind(*layer).state.contains(&State::KeyValue);
+    let attention = (0..g.layers).filter(keeps_rows).count();
     Err(PlanError::DoesNotFit {
         needed,
         machine: machine.name.clone(),
         available: machine.vram_bytes,
-        per_token: row_bytes
-            .saturating_mul(2)
-            .saturating_mul(u64::from(g.layers)),
+        per_token: row_bytes.saturating_mul(2).saturating_mul(attention as u64),
     })
 }

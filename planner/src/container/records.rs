@@ -9,9 +9,10 @@ use super::{RawSection, tag_text};
 use crate::machine::{Feature, Host, Link, LinkKind, Machine};
 use crate::plan::{
     Arg, Buffer, BufferKind, Digest, Edge, Eligibility, Extent, Geometry, Hazard, Invalidate,
-    Kernel, Launch, Model, Options, Plan, RefusalReason, Region, Schedule, Step, StepBody, Tensor,
-    Wait,
+    Kernel, Launch, Model, ModelFile, Options, Plan, RefusalReason, Region, Schedule, Step,
+    StepBody, Tensor, Wait,
 };
+use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
 use std::collections::BTreeMap;
 
@@ -29,21 +30,45 @@ record!(Geometry {
     context_max: u32,
     norm_eps: f32,
     rope_theta: f32,
+    conv_taps: u32,
+    state_heads: u32,
+    state_key_heads: u32,
+    state_dim: u32,
+    experts: u32,
+    experts_used: u32,
+    expert_ffn: u32,
+    shared_ffn: u32,
+});
+choice!(LoadOp {
+    1 => PairRows { head_rows: u32 },
+    2 => TileRows { from: u32, keys: u32, per_key: u32, size: u32 },
+    3 => TileColumns { keys: u32, per_key: u32, size: u32 },
+    4 => AddOne,
+    5 => NegExp,
+});
+record!(ModelFile {
+    bytes: u64,
+    header_bytes: u64,
+    header_digest: Digest
 });
 record!(Tensor {
     name: String,
     dtype: Dtype,
+    stored: Dtype,
+    load: Vec<LoadOp>,
     rows: u32,
     cols: u32,
     file_offset: u64,
     file_bytes: u64,
-    digest: Digest,
+    more: Vec<u64>,
+    digest: Option<Digest>,
     buffer: u32,
     offset: u64,
     bytes: u64,
 });
 record!(Options {
     context: u32,
+    bucket: u32,
     kv_dtype: Dtype,
     ring_entries: u32
 });
@@ -55,6 +80,7 @@ choice!(BufferKind {
     5 => Control,
     6 => Prompt,
     7 => TokenRing,
+    8 => State,
 });
 record!(Buffer { name: String, kind: BufferKind, bytes: u64, align: u32, content: Vec<u8> });
 record!(Kernel {
@@ -110,24 +136,20 @@ choice!(Eligibility { 1 => Whole, 2 => Refused(Vec<RefusalReason>) });
 struct ModelHead {
     arch: String,
     name: String,
-    file_bytes: u64,
-    header_bytes: u64,
-    header_digest: Digest,
+    files: Vec<ModelFile>,
     geometry: Geometry,
     eos: Option<u32>,
 }
 record!(ModelHead {
     arch: String,
     name: String,
-    file_bytes: u64,
-    header_bytes: u64,
-    header_digest: Digest,
+    files: Vec<ModelFile>,
     geometry: Geometry,
     eos: Option<u32>,
 });
 
 /// Version of every section body below.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const META: [u8; 4] = *b"META";
 const MODEL: [u8; 4] = *b"MODL";
 const TENSORS: [u8; 4] = *b"TENS";
@@ -144,9 +166,7 @@ pub(super) fn sections(plan: &Plan) -> Vec<RawSection> {
     let model = ModelHead {
         arch: plan.model.arch.clone(),
         name: plan.model.name.clone(),
-        file_bytes: plan.model.file_bytes,
-        header_bytes: plan.model.header_bytes,
-        header_digest: plan.model.header_digest,
+        files: plan.model.files.clone(),
         geometry: plan.model.geometry,
         eos: plan.model.eos,
     };
@@ -179,9 +199,7 @@ pub(super) fn plan(
     let ModelHead {
         arch,
         name,
-        file_bytes,
-        header_bytes,
-        header_digest,
+        files,
         geometry,
         eos,
     } = read(&mut sections, MODEL)?;
@@ -192,9 +210,7 @@ pub(super) fn plan(
         model: Model {
             arch,
             name,
-            file_bytes,
-            header_bytes,
-            header_digest,
+            files,
             geometry,
             eos,
             tensors,

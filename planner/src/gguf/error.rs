@@ -168,16 +168,6 @@ pub enum GgufError {
         /// Largest alignment accepted.
         limit: u64,
     },
-    /// The file is one part of a split model.
-    #[error(
-        "byte {offset}: this file is one of {parts} parts; join them with llama-gguf-split --merge and use the result"
-    )]
-    Split {
-        /// Where the key `split.count` stands.
-        offset: u64,
-        /// Number of parts.
-        parts: u64,
-    },
     /// No or too many dimensions.
     #[error(
         "byte {offset}: tensor {tensor} has {found} dimensions, 1 to {limit} are allowed; the file is damaged"
@@ -278,7 +268,7 @@ pub enum GgufError {
     },
     /// A tensor reaches past the end of the file.
     #[error(
-        "byte {offset}: tensor {tensor} ends at byte {end}, the file has {file_bytes}; it was cut off, fetch it again"
+        "byte {offset}: tensor {tensor} ends at byte {end}, the file has {file_bytes}; it was cut off, fetch it again (to plan without weights: --header-only)"
     )]
     PastEnd {
         /// Where the tensor offset stands.
@@ -409,7 +399,6 @@ impl GgufError {
             | E::NestedArray { offset, .. }
             | E::Bool { offset, .. }
             | E::Alignment { offset, .. }
-            | E::Split { offset, .. }
             | E::DimensionCount { offset, .. }
             | E::ZeroDimension { offset, .. }
             | E::ElementCount { offset, .. }

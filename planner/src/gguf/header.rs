@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::error::GgufError;
 use super::limits::{
-    MAX_ALIGNMENT, MAX_ARRAY_ELEMENTS, MAX_DIMENSIONS, MAX_KEY_BYTES, MAX_KEY_VALUES,
-    MAX_STRING_BYTES, MAX_TENSOR_ELEMENTS, MAX_TENSOR_NAME_BYTES, MAX_TENSORS,
+    MAX_ALIGNMENT, MAX_ARRAY_ELEMENTS, MAX_DIMENSIONS, MAX_FILE_BYTES, MAX_KEY_BYTES,
+    MAX_KEY_VALUES, MAX_STRING_BYTES, MAX_TENSOR_ELEMENTS, MAX_TENSOR_NAME_BYTES, MAX_TENSORS,
 };
 use super::source::Source;
 use super::types::{GgmlType, REMOVED_TYPES};
@@ -89,6 +89,15 @@ impl TensorInfo {
     }
 }
 
+/// How much of a file must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All tensors.
+    Whole,
+    /// Everything before the tensor data.
+    HeaderOnly,
+}
+
 /// The head of a GGUF file: all that planning needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GgufHeader {
@@ -114,13 +123,11 @@ impl GgufHeader {
     /// # Errors
     /// [`GgufError`]: [`GgufError::HeaderIncomplete`] if more bytes would help, any other variant if not.
     pub fn parse(bytes: &[u8], file_bytes: u64) -> Result<GgufHeader, GgufError> {
-        Self::read(&mut Source::slice(
-            bytes,
-            file_bytes.max(bytes.len() as u64),
-        ))
+        let source = &mut Source::slice(bytes, file_bytes.max(bytes.len() as u64));
+        Self::read(source, Extent::Whole)
     }
 
-    pub(super) fn read(source: &mut Source<'_>) -> Result<GgufHeader, GgufError> {
+    pub(super) fn read(source: &mut Source<'_>, extent: Extent) -> Result<GgufHeader, GgufError> {
         let version = read_version(source)?;
         let tensor_count = source.count("tensor count", MAX_TENSORS)?;
         let key_count = source.count("metadata entry count", MAX_KEY_VALUES)?;
@@ -128,11 +135,15 @@ impl GgufHeader {
         source.check_left(least, "metadata and tensor records")?;
         let metadata = read_metadata(source, key_count)?;
         let alignment = alignment(&metadata)?;
-        refuse_split(&metadata)?;
         let (records, by_name) = read_records(source, tensor_count)?;
         let data_offset = source.offset().next_multiple_of(alignment);
-        let file_bytes = source.file_bytes();
-        let tensors = place(records, alignment, data_offset, file_bytes)?;
+        let limit = match extent {
+            Extent::Whole => source.file_bytes(),
+            Extent::HeaderOnly => MAX_FILE_BYTES,
+        };
+        let tensors = place(records, alignment, data_offset, limit)?;
+        let end = tensors.iter().map(|t| t.offset + t.bytes).max();
+        let file_bytes = source.file_bytes().max(end.unwrap_or(0));
         Ok(GgufHeader {
             version,
             metadata,
@@ -175,7 +186,10 @@ fn read_version(source: &mut Source<'_>) -> Result<u32, GgufError> {
     found.copy_from_slice(source.take(4, "magic")?);
     if &found != b"GGUF" {
         let hint = OTHER_MAGICS.iter().find(|(magic, _)| **magic == found);
-        let hint = hint.map_or("; give the path of a GGUF model", |(_, hint)| hint);
+        let hint = hint.map_or(
+            "; give the path of a GGUF or HFQ file, or of a Hugging Face folder",
+            |(_, hint)| hint,
+        );
         return Err(GgufError::Magic { found, hint });
     }
     let raw = source.u32("version")?;
@@ -318,17 +332,6 @@ fn alignment(metadata: &Metadata) -> Result<u64, GgufError> {
         });
     }
     Ok(found)
-}
-
-fn refuse_split(metadata: &Metadata) -> Result<(), GgufError> {
-    const KEY: &str = "split.count";
-    match metadata.opt::<u64>(KEY)? {
-        Some(parts) if parts > 1 => {
-            let offset = metadata.entry(KEY).map_or(0, |entry| entry.offset);
-            Err(GgufError::Split { offset, parts })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A tensor record before its offset is resolved.

@@ -21,3 +21,5 @@ pub const MAX_DIMENSIONS: u32 = 4;
 pub const MAX_TENSOR_ELEMENTS: u64 = 1 << 40;
 /// `general.alignment`, in bytes. The default is 32.
 pub const MAX_ALIGNMENT: u64 = 1 << 20;
+/// Length of a file of which only the header is there: where its last tensor may end.
+pub const MAX_FILE_BYTES: u64 = 1 << 46;

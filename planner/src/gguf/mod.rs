@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 pub use error::GgufError;
+use header::Extent;
 pub use header::{GgufHeader, TensorInfo};
 pub use types::{GgmlType, REMOVED_TYPES};
 pub use value::{Array, Entry, FromValue, Metadata, Mismatch, StringList, Value};
@@ -35,7 +36,19 @@ impl GgufFile {
     /// # Errors
     /// [`GgufError`].
     pub fn open(path: impl AsRef<Path>) -> Result<GgufFile, GgufError> {
-        let path = path.as_ref();
+        Self::open_as(path.as_ref(), Extent::Whole)
+    }
+
+    /// As [`GgufFile::open`], for a file that may end anywhere after its tensor table. The header's
+    /// [`GgufHeader::file_bytes`] is then the length that the table asks for.
+    ///
+    /// # Errors
+    /// [`GgufError`].
+    pub fn open_header(path: impl AsRef<Path>) -> Result<GgufFile, GgufError> {
+        Self::open_as(path.as_ref(), Extent::HeaderOnly)
+    }
+
+    fn open_as(path: &Path, extent: Extent) -> Result<GgufFile, GgufError> {
         let io = |source| GgufError::Io {
             path: path.to_owned(),
             offset: 0,
@@ -43,7 +56,10 @@ impl GgufFile {
         };
         let mut file = File::open(path).map_err(io)?;
         let file_bytes = file.metadata().map_err(io)?.len();
-        let header = GgufHeader::read(&mut source::Source::file(&mut file, path, file_bytes))?;
+        let header = GgufHeader::read(
+            &mut source::Source::file(&mut file, path, file_bytes),
+            extent,
+        )?;
         Ok(GgufFile {
             path: path.to_owned(),
             file: Mutex::new(file),
@@ -61,6 +77,14 @@ impl GgufFile {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn into_parts(self) -> (PathBuf, File, GgufHeader) {
+        let file = self
+            .file
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        (self.path, file, self.header)
     }
 
     /// The bytes of a tensor of this file, as stored.

@@ -1,10 +1,12 @@
 //! The operations of one decode step in order, over values that are written once.
 //!
-//! Made from a declaration by repeating its layer operations; each time an operation names a value
-//! as output, a new instance begins. Operations that change a value in place keep its instance.
-//! Which kernel does an operation and where values lie is `lowering`'s business.
+//! Made from a declaration by writing its layers out; each time an operation names a value as
+//! output, a new instance begins. Operations that change a value in place keep its instance. Which
+//! kernel does which operations and where values lie is `lowering`'s business.
 
-use crate::arch::{Bound, OpDecl, RopeStyle, ValueDecl, WeightDecl, each_op};
+pub use crate::arch::Op;
+
+use crate::arch::{Bound, OpDecl, Operands, RopeStyle, ValueDecl, WeightDecl, each_op};
 use std::collections::HashMap;
 
 /// Index into [`Graph::values`].
@@ -15,10 +17,12 @@ pub type WeightId = usize;
 /// One decode step.
 #[derive(Debug)]
 pub struct Graph {
-    /// Activation vectors of f32.
+    /// Activation vectors of 4-byte elements.
     pub values: Vec<Value>,
     /// Operations in decode order.
     pub nodes: Vec<Node>,
+    /// Which elements of a head one rotation turns.
+    pub rope: RopeStyle,
 }
 
 /// One instance of an activation vector.
@@ -30,7 +34,7 @@ pub struct Value {
     pub len: u32,
 }
 
-/// One operation.
+/// One operation; operands in the order of [`OpDecl::operands`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// Unique name, e.g. `blk.0.attn_q`.
@@ -39,57 +43,12 @@ pub struct Node {
     pub layer: Option<u32>,
     /// What is done.
     pub op: Op,
-}
-
-/// An operation over values and weights. Mathematics: models.md 2.3, kernel catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "fields are those of arch::OpDecl, resolved to indices"
-)]
-pub enum Op {
-    /// `out = table[token]`.
-    Embed { table: WeightId, out: ValueId },
-    /// RMS norm.
-    RmsNorm {
-        x: ValueId,
-        weight: WeightId,
-        out: ValueId,
-    },
-    /// Matrix times vector, plus residual if there is one.
-    Gemv {
-        weight: WeightId,
-        x: ValueId,
-        residual: Option<ValueId>,
-        out: ValueId,
-    },
-    /// RMS norm per head, in place.
-    QkNorm {
-        q: ValueId,
-        k: ValueId,
-        q_weight: WeightId,
-        k_weight: WeightId,
-    },
-    /// Rotation, in place.
-    Rope {
-        q: ValueId,
-        k: ValueId,
-        style: RopeStyle,
-    },
-    /// Append to the layer's cache.
-    KvWrite { k: ValueId, v: ValueId },
-    /// Attention over the layer's cache.
-    Attention { q: ValueId, out: ValueId },
-    /// `out = silu(gate) * up`.
-    SiluMul {
-        gate: ValueId,
-        up: ValueId,
-        out: ValueId,
-    },
-    /// Greedy choice.
-    Argmax { logits: ValueId },
-    /// Next position.
-    Advance,
+    /// Values read (or changed in place).
+    pub reads: Vec<ValueId>,
+    /// Values written whole.
+    pub writes: Vec<ValueId>,
+    /// Weights.
+    pub weights: Vec<WeightId>,
 }
 
 /// A declaration that contradicts itself; a test runs every declaration through [`build`].
@@ -128,10 +87,11 @@ pub fn build(bound: &Bound) -> Result<Graph, GraphError> {
         graph: Graph {
             values: Vec::new(),
             nodes: Vec::new(),
+            rope: bound.arch.rope,
         },
         current: HashMap::new(),
     };
-    for (layer, decl) in each_op(bound.arch, bound.geometry.layers) {
+    for (layer, decl) in each_op(bound.arch, &bound.kinds) {
         builder.add(layer, decl)?;
     }
     Ok(builder.graph)
@@ -146,63 +106,26 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn add(&mut self, layer: Option<u32>, decl: &'static OpDecl) -> Result<(), GraphError> {
-        let name = step_name(layer, decl);
-        let op = match *decl {
-            OpDecl::Embed { table, out } => Op::Embed {
-                table: self.weight(&name, layer, table)?,
-                out: self.write(out),
-            },
-            OpDecl::RmsNorm { x, weight, out } => Op::RmsNorm {
-                x: self.read(&name, x)?,
-                weight: self.weight(&name, layer, weight)?,
-                out: self.write(out),
-            },
-            OpDecl::Gemv {
-                weight,
-                x,
-                residual,
-                out,
-            } => Op::Gemv {
-                weight: self.weight(&name, layer, weight)?,
-                x: self.read(&name, x)?,
-                residual: residual.map(|value| self.read(&name, value)).transpose()?,
-                out: self.write(out),
-            },
-            OpDecl::QkNorm {
-                q,
-                k,
-                q_weight,
-                k_weight,
-            } => Op::QkNorm {
-                q: self.read(&name, q)?,
-                k: self.read(&name, k)?,
-                q_weight: self.weight(&name, layer, q_weight)?,
-                k_weight: self.weight(&name, layer, k_weight)?,
-            },
-            OpDecl::Rope { q, k } => Op::Rope {
-                q: self.read(&name, q)?,
-                k: self.read(&name, k)?,
-                style: self.bound.arch.rope,
-            },
-            OpDecl::KvWrite { k, v } => Op::KvWrite {
-                k: self.read(&name, k)?,
-                v: self.read(&name, v)?,
-            },
-            OpDecl::Attention { q, out } => Op::Attention {
-                q: self.read(&name, q)?,
-                out: self.write(out),
-            },
-            OpDecl::SiluMul { gate, up, out } => Op::SiluMul {
-                gate: self.read(&name, gate)?,
-                up: self.read(&name, up)?,
-                out: self.write(out),
-            },
-            OpDecl::Argmax { logits } => Op::Argmax {
-                logits: self.read(&name, logits)?,
-            },
-            OpDecl::Advance => Op::Advance,
-        };
-        self.graph.nodes.push(Node { name, layer, op });
+        let Operands {
+            op,
+            reads,
+            writes,
+            weights,
+        } = decl.operands();
+        let name = step_name(layer, op, weights.first().copied(), writes.first().copied());
+        let reads = reads.into_iter().map(|value| self.read(&name, value));
+        let reads = reads.collect::<Result<_, _>>()?;
+        let weights = weights.into_iter().map(|w| self.weight(&name, layer, w));
+        let weights = weights.collect::<Result<_, _>>()?;
+        let writes = writes.into_iter().map(|value| self.write(value)).collect();
+        self.graph.nodes.push(Node {
+            name,
+            layer,
+            op,
+            reads,
+            writes,
+            weights,
+        });
         Ok(())
     }
 
@@ -244,18 +167,40 @@ impl Builder<'_> {
     }
 }
 
-/// Name of the step: that of its weight where it has one, else of the operation.
-fn step_name(layer: Option<u32>, decl: &OpDecl) -> String {
-    let stem = match decl {
-        OpDecl::Embed { .. } => "embed",
-        OpDecl::RmsNorm { weight, .. } | OpDecl::Gemv { weight, .. } => weight.name,
-        OpDecl::QkNorm { .. } => "blk.{}.qk_norm",
-        OpDecl::Rope { .. } => "blk.{}.rope",
-        OpDecl::KvWrite { .. } => "blk.{}.kv_write",
-        OpDecl::Attention { .. } => "blk.{}.attention",
-        OpDecl::SiluMul { .. } => "blk.{}.silu_mul",
-        OpDecl::Argmax { .. } => "argmax",
-        OpDecl::Advance => "advance",
+/// Name of the step: that of its weight where one weight is all it has, else of the operation, with
+/// the output of one that a layer does more than once.
+fn step_name(
+    layer: Option<u32>,
+    op: Op,
+    weight: Option<&'static WeightDecl>,
+    out: Option<&'static ValueDecl>,
+) -> String {
+    let of_weight = || weight.map_or("", |weight| weight.stem());
+    let stem = match op {
+        Op::RmsNorm | Op::Gemv | Op::GemvAdd | Op::GemvBias | Op::ExpertGemv => of_weight(),
+        Op::Embed => "embed",
+        Op::SplitGate => "blk.{}.split_gate",
+        Op::QkNorm => "blk.{}.qk_norm",
+        Op::Rope => "blk.{}.rope",
+        Op::KvWrite => "blk.{}.kv_write",
+        Op::Attention => "blk.{}.attention",
+        Op::GateMul => "blk.{}.gate_mul",
+        Op::SiluMul => match out.map(|value| value.name) {
+            Some("shared_act") => "blk.{}.shared_silu_mul",
+            Some("expert_act") => "blk.{}.expert_silu_mul",
+            _ => "blk.{}.silu_mul",
+        },
+        Op::ShortConv => "blk.{}.short_conv",
+        Op::ConvSilu => "blk.{}.conv_silu",
+        Op::DeltaGates => "blk.{}.delta_gates",
+        Op::L2Norm => "blk.{}.l2_norm",
+        Op::DeltaStep => "blk.{}.delta_step",
+        Op::GatedNorm => "blk.{}.gated_norm",
+        Op::TopK => "blk.{}.top_k",
+        Op::ExpertsDown => "blk.{}.experts_down",
+        Op::GatedAdd => "blk.{}.gated_add",
+        Op::Argmax => "argmax",
+        Op::Advance => "advance",
     };
     layer.map_or_else(
         || stem.to_owned(),

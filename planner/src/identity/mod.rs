@@ -48,7 +48,7 @@ impl Layer {
     /// BLAKE3 context string; the version is raised when fields or their encoding change.
     const fn context(self) -> &'static str {
         match self {
-            Self::Model => "refrain.identity.model.v1",
+            Self::Model => "refrain.identity.model.v2",
             Self::Structure => "refrain.identity.structure.v1",
             Self::Schedule => "refrain.identity.schedule.v1",
             Self::Artifacts => "refrain.identity.artifacts.v1",
@@ -154,6 +154,8 @@ fn model_bytes(plan: &Plan) -> Vec<u8> {
         tensor.dtype.put(&mut out);
         tensor.rows.put(&mut out);
         tensor.cols.put(&mut out);
+        // Of the loaded elements, so that every file format gives the same; `None` is encoded as such,
+        // and no digest of bytes can stand in for it.
         tensor.digest.put(&mut out);
     }
     for buffer in plan

@@ -47,11 +47,21 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
     let (model, g) = (&plan.model, &plan.model.geometry);
     writeln!(
         out,
-        "\nmodel     {} ({}), file of {} bytes",
+        "\nmodel     {} ({}), {} of {} bytes",
         clean(&model.name),
         clean(&model.arch),
-        model.file_bytes
+        match model.files.len() {
+            1 => "file".to_owned(),
+            files => format!("{files} files"),
+        },
+        model.file_bytes()
     )?;
+    if !model.has_weights() {
+        writeln!(
+            out,
+            "  weights: absent (digests unfilled); the plan cannot run"
+        )?;
+    }
     writeln!(
         out,
         "  layers {}, hidden {}, heads {}/{} of {}, ffn {}, vocab {}",
@@ -76,10 +86,14 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
         machine.vram_bytes
     )?;
     let options = &plan.options;
+    write!(out, "options   context {}", options.context)?;
+    if options.bucket < options.context {
+        write!(out, ", positions below {}", options.bucket)?;
+    }
     writeln!(
         out,
-        "options   context {}, KV {}, ring of {}",
-        options.context, options.kv_dtype, options.ring_entries
+        ", KV {}, ring of {}",
+        options.kv_dtype, options.ring_entries
     )
 }
 
@@ -88,6 +102,7 @@ const fn kind_name(kind: BufferKind) -> &'static str {
         BufferKind::Weights => "weights",
         BufferKind::Constant => "constant",
         BufferKind::Kv => "kv",
+        BufferKind::State => "state",
         BufferKind::Scratch => "scratch",
         BufferKind::Control => "control",
         BufferKind::Prompt => "prompt",
@@ -299,7 +314,9 @@ fn words(out: &mut String) -> fmt::Result {
     for row in &WORDS {
         let writer = match row.writer {
             Writer::Host => "host before a text".to_owned(),
-            Writer::Kernel(kernel) => format!("host before a text, then {kernel}"),
+            Writer::Kernels(kernels) => {
+                format!("host before a text, then {}", kernels.join(" or "))
+            }
         };
         writeln!(out, "  +{:<3} {:<11} {writer}", row.offset, row.name)?;
     }

@@ -3,7 +3,7 @@
 //! A span that moves with one word becomes a row or a run of rows; whatever does not have that form
 //! becomes its union over every word value. Regions are therefore never smaller than the effects.
 
-use crate::plan::{Arg, BufferId, Extent, Region};
+use crate::plan::{Arg, BufferId, Extent, Geometry, Options, Region};
 use refrain_kernels::{ArgKind, CatalogError, Effect, KernelRow, Span, Word, WordValues};
 
 /// Values that control words can take while a step runs.
@@ -11,18 +11,30 @@ use refrain_kernels::{ArgKind, CatalogError, Effect, KernelRow, Span, Word, Word
 pub struct WordRanges {
     /// Vocabulary rows: `token` is below.
     pub vocab: u32,
-    /// KV rows: `pos` is below, `prompt_len` at most this.
+    /// Positions of the plan: `pos` is below.
+    pub positions: u32,
+    /// KV rows: `prompt_len` is at most this.
     pub context: u32,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
 }
 
 impl WordRanges {
+    /// Ranges for a model under the options of a plan.
+    pub const fn of(geometry: &Geometry, options: &Options) -> Self {
+        Self {
+            vocab: geometry.vocab,
+            positions: options.bucket,
+            context: options.context,
+            ring_entries: options.ring_entries,
+        }
+    }
+
     /// Number of values of a word that starts at 0; every other word takes all of u32.
     const fn count(&self, word: Word) -> u64 {
         match word {
             Word::Token => self.vocab as u64,
-            Word::Pos => self.context as u64,
+            Word::Pos => self.positions as u64,
             Word::PromptLen => self.context as u64 + 1,
             _ => 1 << 32,
         }
@@ -37,7 +49,7 @@ impl WordRanges {
     fn highest(&self) -> WordValues {
         let mut words = self.lowest();
         words.set(Word::Token, self.vocab.saturating_sub(1));
-        words.set(Word::Pos, self.context.saturating_sub(1));
+        words.set(Word::Pos, self.positions.saturating_sub(1));
         words.set(Word::PromptLen, self.context);
         words.set(Word::Seq, u32::MAX);
         words

@@ -22,6 +22,22 @@ pub enum LowerError {
         /// Specialisations of the operation that exist.
         exists: String,
     },
+    /// An operation of a declaration that the table has no row for.
+    #[error("{step}: lowering has no row for {op}: declarations and table differ")]
+    NoRow {
+        /// Step that needs it.
+        step: String,
+        /// Operation.
+        op: String,
+    },
+    /// A fusion that does not exist.
+    #[error("there is no fusion {found} to switch off; there are {known}")]
+    UnknownFusion {
+        /// Asked for.
+        found: String,
+        /// Names of the table.
+        known: String,
+    },
     /// The code object of the target lacks a kernel of the catalog.
     #[error(
         "{step}: the {target} code object has no {symbol}: rebuild it with `cargo xtask kernels`"

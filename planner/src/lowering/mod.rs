@@ -10,15 +10,18 @@ mod effects;
 mod error;
 mod layout;
 mod rope;
+mod row;
 mod select;
+mod table;
 
 pub use effects::{Effects, WordRanges, declare, immediates, kind_matches};
 pub use error::LowerError;
 pub use layout::{ALIGN, BufferIds};
 pub use rope::{factors as rope_factors, table as rope_table};
+pub use select::fusions;
 
 use crate::arch::Bound;
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Value};
 use crate::plan::{
     Buffer, BufferId, Digest, Kernel, KernelId, Launch, Options, Step, StepBody, Tensor,
 };
@@ -39,56 +42,82 @@ pub struct Lowered {
     pub steps: Vec<Step>,
 }
 
-/// Lowers the graph of a bound model. `digests` are of `bound.weights`, `rope` is the rotation table.
-pub fn lower(
-    bound: &Bound,
-    graph: &Graph,
-    options: &Options,
-    target: Target,
-    digests: &[Digest],
-    rope: Vec<u8>,
-) -> Result<Lowered, LowerError> {
-    let layout = layout::layout(bound, options, digests, rope)?;
+/// What is lowered, for which machine.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// The model.
+    pub bound: &'a Bound,
+    /// Its step.
+    pub graph: &'a Graph,
+    /// Digests of `bound.weights`.
+    pub digests: &'a [Option<Digest>],
+    /// The rotation table.
+    pub rope: &'a [u8],
+    /// Options of the plan.
+    pub options: &'a Options,
+    /// Target of the kernels.
+    pub target: Target,
+    /// Compute units that a launch should fill.
+    pub compute_units: u32,
+    /// Fusions that are switched off, by name.
+    pub no_fuse: &'a [String],
+}
+
+/// Positions that one group of an attention launch goes over in one pass: eight waves, a tile of 32
+/// positions each (kernels/hip/attention.hip).
+const POSITIONS_PER_PASS: u32 = 256;
+
+impl Input<'_> {
+    /// Parts that attention splits the context into: as many as give every compute unit a group, but
+    /// none that has less than one pass to do at the bucket's end. A power of two, as the kernels ask.
+    fn splits(&self) -> u32 {
+        let passes = self.options.bucket.div_ceil(POSITIONS_PER_PASS);
+        let groups = self.compute_units / self.bound.geometry.heads;
+        match passes.min(groups) {
+            0 => 1,
+            most => 1 << most.ilog2(),
+        }
+    }
+}
+
+/// Lowers the step of a bound model.
+pub fn lower(input: &Input<'_>) -> Result<Lowered, LowerError> {
+    let Input { bound, options, .. } = *input;
     let layout::Layout {
         mut buffers,
         tensors,
         ids,
-    } = layout;
-    let values = buffers.len() as BufferId;
+    } = layout::layout(bound, options, input.digests, input.rope)?;
+    let first_value = buffers.len() as BufferId;
     let tables = select::Tables {
         geometry: &bound.geometry,
         options,
         tensors: &tensors,
         ids: &ids,
-        values,
-        target,
+        values: first_value,
+        target: input.target,
+        rope: input.graph.rope,
+        splits: input.splits(),
+        no_fuse: input.no_fuse,
     };
-    let ranges = WordRanges {
-        vocab: bound.geometry.vocab,
-        context: options.context,
-        ring_entries: options.ring_entries,
-    };
-    let (mut steps, kernels) = launches(graph, &tables, &ranges)?;
+    let ranges = WordRanges::of(&bound.geometry, options);
+    let (selected, values) = select::select(&tables, input.graph)?;
+    let (steps, kernels) = launches(selected, &tables, &ranges)?;
     let order = schedule::order(&steps);
-    steps = order
-        .iter()
-        .map(|step| steps[*step as usize].clone())
-        .collect();
+    let mut steps: Vec<Step> = schedule::arrange(steps, &order);
     let levels = schedule::levels(&steps);
-    let bytes_of = |len: u32| Dtype::F32.device_bytes(1, u64::from(len));
-    let sizes = graph
-        .values
+    let sizes = values
         .iter()
-        .map(|value| bytes_of(value.len))
+        .map(|value| Dtype::F32.device_bytes(1, u64::from(value.len)))
         .collect::<Result<Vec<u64>, _>>()
         .map_err(|source| LowerError::Shape {
             step: "scratch".to_owned(),
             source,
         })?;
-    check_capacity(&steps, values, graph, &sizes)?;
+    check_capacity(&steps, first_value, &values, &sizes)?;
     let align = u64::from(ALIGN);
     buffers[ids.scratch as usize].bytes =
-        arena::place(&mut steps, &levels, values, &sizes, ids.scratch, align);
+        arena::place(&mut steps, &levels, first_value, &sizes, ids.scratch, align);
     Ok(Lowered {
         buffers,
         tensors,
@@ -100,8 +129,8 @@ pub fn lower(
 /// Demands that no launch reaches past the end of a value, whatever the words are.
 fn check_capacity(
     steps: &[Step],
-    values: BufferId,
-    graph: &Graph,
+    first_value: BufferId,
+    values: &[Value],
     sizes: &[u64],
 ) -> Result<(), LowerError> {
     for step in steps {
@@ -109,15 +138,15 @@ fn check_capacity(
         for region in reads
             .iter()
             .chain(writes)
-            .filter(|region| region.buffer >= values)
+            .filter(|region| region.buffer >= first_value)
         {
-            let value = (region.buffer - values) as usize;
+            let value = (region.buffer - first_value) as usize;
             let (end, bytes) = (
                 region.bound().1,
                 sizes.get(value).copied().unwrap_or_default(),
             );
             if end > bytes {
-                let value = graph.values.get(value).map_or("", |value| value.name);
+                let value = values.get(value).map_or("", |value| value.name);
                 return Err(LowerError::Capacity {
                     step: step.name.clone(),
                     value,
@@ -130,20 +159,15 @@ fn check_capacity(
     Ok(())
 }
 
-/// One launch per node, and the kernels they use, sorted by symbol.
+/// The launches in decode order, and the kernels they use, sorted by symbol.
 fn launches(
-    graph: &Graph,
+    selected: Vec<select::Selected>,
     tables: &select::Tables<'_>,
     ranges: &WordRanges,
 ) -> Result<(Vec<Step>, Vec<Kernel>), LowerError> {
-    let selected = graph
-        .nodes
-        .iter()
-        .map(|node| select::select(tables, node).map(|(row, args)| (node, row, args)))
-        .collect::<Result<Vec<_>, _>>()?;
     let rows: BTreeMap<&str, &KernelRow> = selected
         .iter()
-        .map(|(_, row, _)| (row.symbol, *row))
+        .map(|launch| (launch.row.symbol, launch.row))
         .collect();
     let position: BTreeMap<&str, KernelId> = rows
         .keys()
@@ -154,9 +178,15 @@ fn launches(
         .values()
         .map(|row| kernel(row, tables.target))
         .collect();
-    let step = |(node, row, args): (&Node, &'static KernelRow, Vec<_>)| {
+    let step = |selected: select::Selected| {
+        let select::Selected {
+            name,
+            layer,
+            row,
+            args,
+        } = selected;
         let shape = |source| LowerError::Shape {
-            step: node.name.clone(),
+            step: name.clone(),
             source,
         };
         let effects = declare(row, &args, ranges, tables.ids.control).map_err(shape)?;
@@ -171,8 +201,8 @@ fn launches(
             writes,
         };
         Ok(Step {
-            name: node.name.clone(),
-            layer: node.layer,
+            name,
+            layer,
             body: StepBody::Launch(launch),
         })
     };

@@ -1,51 +1,17 @@
-//! Operations to kernels: what each operation asks of the catalog and which value each of the
-//! kernel's arguments gets.
+//! Operations to launches: which rows of the table a step uses, and what their arguments are.
 //!
-//! Arguments are bound by name, so a kernel of the same operation that takes fewer or more of them
-//! needs no code here.
+//! A fusion is taken where it is not switched off and every kernel it needs exists for the target,
+//! the types and the shape; an operation for which nothing exists is an error that says what does.
 
 use super::LowerError;
+use super::effects::immediates;
 use super::layout::BufferIds;
+use super::row::{On, Part, Row, Source, When};
+use super::table::{FUSED, PLAIN};
 use crate::arch::RopeStyle;
-use crate::graph::{Node, Op, ValueId, WeightId};
+use crate::graph::{Graph, Node, Value, ValueId};
 use crate::plan::{Arg, BufferId, Geometry, Options, Tensor};
-use refrain_kernels::{Dtype, KernelRow, Op as KernelOp, Target, catalog, code_object, find_op};
-
-/// A value for the kernel argument of that name.
-type Binding = (&'static str, Arg);
-
-/// The control block's base, which every kernel that reads words takes.
-const CONTROL: Binding = ("control", Arg::WordAddr { offset: 0 });
-
-const fn imm(name: &'static str, value: u32) -> Binding {
-    (name, Arg::Imm(value))
-}
-
-/// What a node asks for: operation, specialisation, and arguments by name.
-struct Request {
-    op: KernelOp,
-    dtype: Option<Dtype>,
-    head_dim: Option<u32>,
-    args: Vec<Binding>,
-}
-
-impl Request {
-    fn new(op: KernelOp, args: Vec<Binding>) -> Self {
-        Self {
-            op,
-            dtype: None,
-            head_dim: None,
-            args,
-        }
-    }
-
-    fn on(self, dtype: Dtype) -> Self {
-        Self {
-            dtype: Some(dtype),
-            ..self
-        }
-    }
-}
+use refrain_kernels::{Dtype, KernelRow, Target, catalog, code_object, find_op};
 
 /// Tables that arguments point into.
 pub(super) struct Tables<'a> {
@@ -56,288 +22,410 @@ pub(super) struct Tables<'a> {
     /// First buffer id of the values; value `v` is buffer `values + v`.
     pub values: BufferId,
     pub target: Target,
+    pub rope: RopeStyle,
+    /// Parts that attention splits the context into.
+    pub splits: u32,
+    /// Fusions that are switched off.
+    pub no_fuse: &'a [String],
 }
 
-/// Kernel and arguments, in the row's order, of a node.
+/// One launch to be.
+pub(super) struct Selected {
+    pub name: String,
+    pub layer: Option<u32>,
+    pub row: &'static KernelRow,
+    /// Arguments in the kernel's order.
+    pub args: Vec<Arg>,
+}
+
+/// Names of all fusions, in the order in which they are tried.
+pub fn fusions() -> impl Iterator<Item = &'static str> {
+    FUSED.iter().map(|row| row.name)
+}
+
+/// Launches for a run of operations between which no barrier lies, and the values they use: those of
+/// the graph, then what fusions added.
 pub(super) fn select(
     tables: &Tables<'_>,
-    node: &Node,
-) -> Result<(&'static KernelRow, Vec<Arg>), LowerError> {
-    let request = tables.request(node)?;
-    let step = || node.name.clone();
-    let row = find_op(request.op, request.dtype, request.head_dim)
-        .ok_or_else(|| tables.no_kernel(&node.name, &request))?;
-    if code_object(tables.target).kernel(row.symbol).is_none() {
-        let (symbol, target) = (row.symbol, tables.target);
-        return Err(LowerError::NotInObject {
-            step: step(),
-            symbol,
-            target,
+    graph: &Graph,
+) -> Result<(Vec<Selected>, Vec<Value>), LowerError> {
+    if let Some(name) = tables
+        .no_fuse
+        .iter()
+        .find(|name| !fusions().any(|f| f == **name))
+    {
+        return Err(LowerError::UnknownFusion {
+            found: name.clone(),
+            known: fusions().collect::<Vec<_>>().join(", "),
         });
     }
-    let bind = |arg: &refrain_kernels::Arg| {
-        let found = request.args.iter().find(|(name, _)| *name == arg.name);
-        found
-            .map(|(_, value)| *value)
-            .ok_or_else(|| LowerError::UnknownArgument {
-                step: step(),
-                symbol: row.symbol,
-                arg: arg.name,
-            })
+    let mut selection = Selection {
+        tables,
+        graph,
+        last_reads: last_reads(graph),
+        current: (0..graph.values.len()).collect(),
+        values: graph.values.clone(),
+        launches: Vec::with_capacity(graph.nodes.len()),
     };
-    let args = row.args.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-    let imms = super::effects::immediates(&args);
-    row.check(&imms).map_err(|source| LowerError::Shape {
-        step: step(),
-        source,
-    })?;
-    Ok((row, args))
+    let mut at = 0;
+    while at < graph.nodes.len() {
+        at += selection.step(at)?;
+    }
+    Ok((selection.launches, selection.values))
 }
 
-impl Tables<'_> {
-    fn request(&self, node: &Node) -> Result<Request, LowerError> {
-        match node.op {
-            Op::Embed { table, out } => {
-                let weight = self.tensor(table);
-                let args = vec![
-                    ("table", self.weight(table)),
-                    CONTROL,
-                    ("out", self.value(out)),
-                    imm("e", weight.cols),
-                    imm("rows", weight.rows),
-                ];
-                Ok(Request::new(KernelOp::Embed, args).on(weight.dtype))
-            }
-            Op::RmsNorm { x, weight, out } => {
-                self.demand_f32(node, KernelOp::RmsNorm, weight)?;
-                let args = vec![
-                    ("x", self.value(x)),
-                    ("w", self.weight(weight)),
-                    ("y", self.value(out)),
-                    imm("n", self.tensor(weight).cols),
-                    imm("eps", self.geometry.norm_eps.to_bits()),
-                ];
-                Ok(Request::new(KernelOp::RmsNorm, args))
-            }
-            Op::Gemv {
-                weight,
-                x,
-                residual,
-                out,
-            } => Ok(self.gemv(weight, x, residual, out)),
-            Op::QkNorm {
-                q,
-                k,
-                q_weight,
-                k_weight,
-            } => {
-                self.demand_f32(node, KernelOp::QkNorm, q_weight)?;
-                self.demand_f32(node, KernelOp::QkNorm, k_weight)?;
-                let mut args = vec![
-                    ("q", self.value(q)),
-                    ("k", self.value(k)),
-                    ("qw", self.weight(q_weight)),
-                    ("kw", self.weight(k_weight)),
-                    imm("eps", self.geometry.norm_eps.to_bits()),
-                ];
-                args.extend(self.heads());
-                Ok(Request::new(KernelOp::QkNorm, args))
-            }
-            _ => Ok(self.weightless(node)),
+/// Position of the last operation that reads each value.
+fn last_reads(graph: &Graph) -> Vec<Option<usize>> {
+    let mut last = vec![None; graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        for value in &node.reads {
+            last[*value] = Some(index);
         }
     }
+    last
+}
 
-    fn gemv(
-        &self,
-        weight: WeightId,
-        x: ValueId,
-        residual: Option<ValueId>,
-        out: ValueId,
-    ) -> Request {
-        let tensor = self.tensor(weight);
-        let mut args = vec![
-            ("w", self.weight(weight)),
-            ("x", self.value(x)),
-            ("y", self.value(out)),
-            imm("r0", 0),
-            imm("r1", tensor.rows),
-            imm("k", tensor.cols),
-            imm("rows", tensor.rows),
-        ];
-        args.extend(residual.map(|value| ("residual", self.value(value))));
-        let op = if residual.is_some() {
-            KernelOp::GemvAdd
-        } else {
-            KernelOp::Gemv
+struct Selection<'a> {
+    tables: &'a Tables<'a>,
+    graph: &'a Graph,
+    last_reads: Vec<Option<usize>>,
+    /// Value that stands for each of the graph's, where a fusion made a new one of it.
+    current: Vec<ValueId>,
+    values: Vec<Value>,
+    launches: Vec<Selected>,
+}
+
+impl Selection<'_> {
+    /// Adds the launches of the operations at `at`; how many operations those are.
+    fn step(&mut self, at: usize) -> Result<usize, LowerError> {
+        let rest = &self.graph.nodes[at..];
+        let fused = FUSED.iter().find_map(|row| {
+            let window = self.window(row, rest.get(..row.ops.len())?);
+            window.fits(at + row.ops.len(), &self.last_reads)
+        });
+        let laid = match fused {
+            Some(found) => found,
+            None => {
+                let node = &rest[0];
+                let row = PLAIN.iter().find(|row| row.ops == [node.op]);
+                let row = row.ok_or_else(|| LowerError::NoRow {
+                    step: node.name.clone(),
+                    op: format!("{:?}", node.op),
+                })?;
+                self.window(row, &rest[..1]).launches()?
+            }
         };
-        Request::new(op, args).on(tensor.dtype)
+        self.launches.extend(laid.launches);
+        self.values.extend(laid.added);
+        for (old, new) in laid.renamed {
+            self.current[old] = new;
+        }
+        Ok(laid.operations)
     }
 
-    /// Operations that read no weight.
-    fn weightless(&self, node: &Node) -> Request {
-        let g = self.geometry;
-        let layer = node.layer.unwrap_or_default();
-        match node.op {
-            Op::Rope { q, k, style } => {
-                let mut args = vec![
-                    ("q", self.value(q)),
-                    ("k", self.value(k)),
-                    (
-                        "table",
-                        Arg::Region {
-                            buffer: self.ids.rope,
-                            offset: 0,
-                        },
-                    ),
-                    CONTROL,
-                    imm("rot_dim", g.rope_dims),
-                    imm("interleaved", u32::from(style == RopeStyle::AdjacentPairs)),
-                ];
-                args.extend(self.heads());
-                Request::new(KernelOp::Rope, args)
-            }
-            Op::KvWrite { k, v } => {
-                let mut args = vec![("k", self.value(k)), ("v", self.value(v)), CONTROL];
-                args.extend(self.caches(layer));
-                args.push(imm("kv_dim", g.kv_heads.saturating_mul(g.head_dim)));
-                Request::new(KernelOp::KvWrite, args).on(self.options.kv_dtype)
-            }
-            Op::Attention { q, out } => {
-                let scale = (1.0 / libm::sqrt(f64::from(g.head_dim))) as f32;
-                let mut args = vec![("q", self.value(q)), ("out", self.value(out)), CONTROL];
-                args.extend(self.caches(layer));
-                args.extend(self.heads());
-                args.push(imm("scale", scale.to_bits()));
-                let request = Request::new(KernelOp::AttnDecode, args).on(self.options.kv_dtype);
-                Request {
-                    head_dim: Some(g.head_dim),
-                    ..request
-                }
-            }
-            Op::SiluMul { gate, up, out } => {
-                let args = vec![
-                    ("gate", self.value(gate)),
-                    ("up", self.value(up)),
-                    ("out", self.value(out)),
-                    imm("n", g.ffn),
-                ];
-                Request::new(KernelOp::SiluMul, args)
-            }
-            Op::Argmax { logits } => {
-                let args = vec![("logits", self.value(logits)), CONTROL, imm("n", g.vocab)];
-                Request::new(KernelOp::Argmax, args)
-            }
-            _ => {
-                let prompt = (
-                    "prompt",
-                    Arg::Region {
-                        buffer: self.ids.prompt,
-                        offset: 0,
-                    },
-                );
-                let ring = (
-                    "ring",
-                    Arg::Region {
-                        buffer: self.ids.ring,
-                        offset: 0,
-                    },
-                );
-                Request::new(KernelOp::Advance, vec![CONTROL, prompt, ring])
-            }
+    fn window<'a>(&'a self, row: &'static Row, nodes: &'a [Node]) -> Window<'a> {
+        Window {
+            tables: self.tables,
+            current: &self.current,
+            values: &self.values,
+            row,
+            nodes,
         }
     }
+}
 
-    fn heads(&self) -> [Binding; 3] {
-        let g = self.geometry;
-        [
-            imm("heads", g.heads),
-            imm("kv_heads", g.kv_heads),
-            imm("head_dim", g.head_dim),
-        ]
-    }
+/// What a window comes to.
+struct Laid {
+    launches: Vec<Selected>,
+    /// Operations that they do.
+    operations: usize,
+    /// Values that they use beyond the graph's.
+    added: Vec<Value>,
+    /// Values of the graph, and those that later operations read in their place.
+    renamed: Vec<(ValueId, ValueId)>,
+}
 
-    fn tensor(&self, weight: WeightId) -> &Tensor {
-        &self.tensors[weight]
-    }
+/// A row of the table laid over operations.
+struct Window<'a> {
+    tables: &'a Tables<'a>,
+    current: &'a [ValueId],
+    values: &'a [Value],
+    row: &'static Row,
+    nodes: &'a [Node],
+}
 
-    fn weight(&self, weight: WeightId) -> Arg {
-        let tensor = self.tensor(weight);
-        Arg::Region {
-            buffer: tensor.buffer,
-            offset: tensor.offset,
+impl Window<'_> {
+    /// What is launched, if this fusion may stand for the operations up to `end`.
+    fn fits(&self, end: usize, last_reads: &[Option<usize>]) -> Option<Laid> {
+        let ops = self.nodes.iter().map(|node| node.op);
+        let layer = self.nodes.first()?.layer;
+        let applies = ops.eq(self.row.ops.iter().copied())
+            && self.nodes.iter().all(|node| node.layer == layer)
+            && !self.tables.no_fuse.iter().any(|name| name == self.row.name)
+            && (self.row.when == When::Always || self.tables.splits > 1);
+        if !applies {
+            return None;
         }
-    }
-
-    fn value(&self, value: ValueId) -> Arg {
-        Arg::Region {
-            buffer: self.values + value as BufferId,
-            offset: 0,
+        let same = |(a, b): &(Source, Source)| self.operand(*a) == self.operand(*b);
+        if !self.row.same.iter().all(same) {
+            return None;
         }
-    }
-
-    fn caches(&self, layer: u32) -> [Binding; 2] {
-        let (keys, values) = self.ids.kv[layer as usize];
-        [
-            (
-                "kcache",
-                Arg::Region {
-                    buffer: keys,
-                    offset: 0,
-                },
-            ),
-            (
-                "vcache",
-                Arg::Region {
-                    buffer: values,
-                    offset: 0,
-                },
-            ),
-        ]
-    }
-
-    /// Norm kernels read f32 weights only; the catalog does not specialise them on a type.
-    fn demand_f32(&self, node: &Node, op: KernelOp, weight: WeightId) -> Result<(), LowerError> {
-        let dtype = self.tensor(weight).dtype;
-        if dtype == Dtype::F32 {
-            return Ok(());
+        let dead = self
+            .row
+            .dead
+            .iter()
+            .filter_map(|source| self.operand(*source));
+        let mut lost = dead.chain(self.unbound());
+        if lost.any(|value| last_reads[value].is_some_and(|reader| reader >= end)) {
+            return None;
         }
-        Err(LowerError::NoKernel {
-            step: node.name.clone(),
-            op: format!("{op:?}"),
-            wanted: format!("weight type {dtype}"),
-            target: self.target,
-            exists: Dtype::F32.to_string(),
+        self.launches().ok()
+    }
+
+    /// Values written by the operations that no argument takes.
+    fn unbound(&self) -> impl Iterator<Item = ValueId> {
+        let bound: Vec<_> = self
+            .sources()
+            .filter_map(|source| self.operand(source))
+            .collect();
+        let written = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.writes.iter().copied());
+        written.filter(move |value| !bound.contains(value))
+    }
+
+    fn sources(&self) -> impl Iterator<Item = Source> {
+        let args = self.row.parts.iter().flat_map(|part| part.args);
+        args.map(|(_, source)| *source)
+    }
+
+    /// Every launch of the row, or what is missing.
+    fn launches(&self) -> Result<Laid, LowerError> {
+        let launches = self.row.parts.iter().map(|part| self.launch(part));
+        let launches = launches.collect::<Result<Vec<_>, _>>()?;
+        let temps = self.row.temps.iter().map(|(name, times, dim)| Value {
+            name,
+            len: dim
+                .of(self.tables.geometry)
+                .saturating_mul(*times)
+                .saturating_mul(self.tables.splits),
+        });
+        let renamed: Vec<_> = self
+            .fresh()
+            .enumerate()
+            .filter_map(|(index, source)| Some((self.operand(source)?, self.fresh_id(index))))
+            .collect();
+        let fresh = renamed
+            .iter()
+            .filter_map(|(old, _)| self.values.get(*old).cloned());
+        let added = temps.chain(fresh).collect();
+        Ok(Laid {
+            launches,
+            operations: self.nodes.len(),
+            added,
+            renamed,
         })
     }
 
-    fn no_kernel(&self, step: &str, request: &Request) -> LowerError {
-        let describe = |dtype: Option<Dtype>, head_dim: Option<u32>| {
-            let parts = [
-                dtype.map(|d| d.to_string()),
-                head_dim.map(|d| format!("head_dim {d}")),
-            ];
-            let text: Vec<String> = parts.into_iter().flatten().collect();
-            if text.is_empty() {
-                "any type".to_owned()
-            } else {
-                text.join(" ")
-            }
+    fn fresh(&self) -> impl Iterator<Item = Source> {
+        self.sources()
+            .filter(|source| matches!(source, Source::Fresh(..)))
+    }
+
+    const fn fresh_id(&self, index: usize) -> ValueId {
+        self.values.len() + self.row.temps.len() + index
+    }
+
+    fn launch(&self, part: &Part) -> Result<Selected, LowerError> {
+        let row = self.kernel(part)?;
+        let bind = |arg: &refrain_kernels::Arg| {
+            let mut named = part.args.iter().filter(|(name, _)| *name == arg.name);
+            named
+                .find_map(|(_, source)| self.arg(*source))
+                .ok_or_else(|| LowerError::UnknownArgument {
+                    step: self.step(part),
+                    symbol: row.symbol,
+                    arg: arg.name,
+                })
         };
-        let exists = catalog()
-            .iter()
-            .filter(|row| row.op == request.op)
-            .map(|row| describe(row.dtype, row.head_dim))
-            .collect::<Vec<_>>();
-        LowerError::NoKernel {
-            step: step.to_owned(),
-            op: format!("{:?}", request.op),
-            wanted: describe(request.dtype, request.head_dim),
-            target: self.target,
-            exists: if exists.is_empty() {
+        let args = row.args.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        row.check(&immediates(&args))
+            .map_err(|source| LowerError::Shape {
+                step: self.step(part),
+                source,
+            })?;
+        Ok(Selected {
+            name: self.step(part),
+            layer: self.nodes.first().and_then(|node| node.layer),
+            row,
+            args,
+        })
+    }
+
+    fn kernel(&self, part: &Part) -> Result<&'static KernelRow, LowerError> {
+        let no_kernel = |wanted: String, exists: String| LowerError::NoKernel {
+            step: self.step(part),
+            op: format!("{:?}", part.kernel),
+            wanted,
+            target: self.tables.target,
+            exists,
+        };
+        if let Some(dtype) = self.first_other_type(part) {
+            let exists = Dtype::F32.to_string();
+            return Err(no_kernel(format!("weight type {dtype}"), exists));
+        }
+        if let Some((dim, length)) = part.fixed {
+            let found = dim.of(self.tables.geometry);
+            if found != length {
+                let say = |length: u32| format!("{} {length}", dim.text());
+                return Err(no_kernel(say(found), say(length)));
+            }
+        }
+        let (dtype, head_dim) = self.specialisation(part);
+        let Some(row) = find_op(part.kernel, dtype, head_dim) else {
+            let exists = catalog().iter().filter(|row| row.op == part.kernel);
+            let exists: Vec<_> = exists
+                .map(|row| describe(row.dtype, row.head_dim))
+                .collect();
+            let exists = if exists.is_empty() {
                 "none".to_owned()
             } else {
                 exists.join(", ")
-            },
+            };
+            return Err(no_kernel(describe(dtype, head_dim), exists));
+        };
+        if code_object(self.tables.target).kernel(row.symbol).is_none() {
+            return Err(LowerError::NotInObject {
+                step: self.step(part),
+                symbol: row.symbol,
+                target: self.tables.target,
+            });
         }
+        Ok(row)
+    }
+
+    /// Name of the step: the operation's own; of a fusion its name in the layer, after the first
+    /// weight where several weights of a layer may be fused so.
+    fn step(&self, part: &Part) -> String {
+        let Some(first) = self.nodes.first() else {
+            return String::new();
+        };
+        if self.row.name.is_empty() {
+            return first.name.clone();
+        }
+        let mut name = match first.layer {
+            Some(layer) if first.weights.is_empty() || self.row.ops.len() > 4 => {
+                format!("blk.{layer}.{}", self.row.name)
+            }
+            _ => format!("{}.{}", first.name, self.row.name),
+        };
+        if !part.suffix.is_empty() {
+            name = format!("{name}.{}", part.suffix);
+        }
+        name
+    }
+
+    /// First weight type that the kernel does not take where it stands.
+    fn first_other_type(&self, part: &Part) -> Option<Dtype> {
+        let (specialised, _) = self.specialisation(part);
+        part.args.iter().find_map(|(_, source)| {
+            let Source::Weight(op, slot) = *source else {
+                return None;
+            };
+            let wanted = match part.on {
+                On::Weights(places) if places.contains(&(op, slot)) => specialised?,
+                _ => Dtype::F32,
+            };
+            let dtype = self.tensor(op, slot)?.dtype;
+            (dtype != wanted).then_some(dtype)
+        })
+    }
+
+    fn specialisation(&self, part: &Part) -> (Option<Dtype>, Option<u32>) {
+        let cache = Some(self.tables.options.kv_dtype);
+        match part.on {
+            On::Nothing => (None, None),
+            On::Weights(places) => {
+                let first = places
+                    .first()
+                    .and_then(|(op, slot)| self.tensor(*op, *slot));
+                (first.map(|tensor| tensor.dtype), None)
+            }
+            On::Cache => (cache, None),
+            On::CacheAndHead => (cache, Some(self.tables.geometry.head_dim)),
+            On::StateHead => (None, Some(self.tables.geometry.state_dim)),
+        }
+    }
+
+    fn arg(&self, source: Source) -> Option<Arg> {
+        let region = |buffer| Some(Arg::Region { buffer, offset: 0 });
+        let value = |value: ValueId| region(self.tables.values + value as BufferId);
+        let inverse_root = |n: u32| {
+            let scale = 1.0 / libm::sqrt(f64::from(n));
+            Some(Arg::Imm((scale as f32).to_bits()))
+        };
+        let (g, ids) = (self.tables.geometry, self.tables.ids);
+        match source {
+            Source::In(..) => value(*self.current.get(self.operand(source)?)?),
+            Source::Out(..) => value(self.operand(source)?),
+            Source::Fresh(..) => {
+                let index = self.fresh().position(|fresh| fresh == source)?;
+                value(self.fresh_id(index))
+            }
+            Source::Temp(index) => value(self.values.len() + index),
+            Source::Weight(op, slot) => {
+                let Tensor { buffer, offset, .. } = *self.tensor(op, slot)?;
+                Some(Arg::Region { buffer, offset })
+            }
+            Source::Rows(op, slot) => Some(Arg::Imm(self.tensor(op, slot)?.rows)),
+            Source::Cols(op, slot) => Some(Arg::Imm(self.tensor(op, slot)?.cols)),
+            Source::Len(op, slot) => {
+                let value = self.operand(Source::Out(op, slot))?;
+                Some(Arg::Imm(self.values.get(value)?.len))
+            }
+            Source::Size(dim) => Some(Arg::Imm(dim.of(g))),
+            Source::Number(number) => Some(Arg::Imm(number)),
+            Source::Splits => Some(Arg::Imm(self.tables.splits)),
+            Source::Control => Some(Arg::WordAddr { offset: 0 }),
+            Source::Prompt => region(ids.prompt),
+            Source::Ring => region(ids.ring),
+            Source::Rotation => region(ids.rope),
+            Source::Interleaved => Some(Arg::Imm(u32::from(
+                self.tables.rope == RopeStyle::AdjacentPairs,
+            ))),
+            Source::Eps => Some(Arg::Imm(g.norm_eps.to_bits())),
+            Source::Scale => inverse_root(g.head_dim),
+            Source::StateScale => inverse_root(g.state_dim),
+            Source::State(number) => {
+                let layer = self.nodes.first()?.layer? as usize;
+                region(*ids.state.get(layer)?.get(number)?)
+            }
+        }
+    }
+
+    /// The graph's value of an operand.
+    fn operand(&self, source: Source) -> Option<ValueId> {
+        match source {
+            Source::In(op, slot) | Source::Fresh(op, slot) => {
+                self.nodes.get(op)?.reads.get(slot).copied()
+            }
+            Source::Out(op, slot) => self.nodes.get(op)?.writes.get(slot).copied(),
+            _ => None,
+        }
+    }
+
+    fn tensor(&self, op: usize, slot: usize) -> Option<&Tensor> {
+        let weight = self.nodes.get(op)?.weights.get(slot)?;
+        self.tables.tensors.get(*weight)
+    }
+}
+
+fn describe(dtype: Option<Dtype>, head_dim: Option<u32>) -> String {
+    match (dtype, head_dim) {
+        (None, None) => "any type".to_owned(),
+        (None, Some(dims)) => format!("head_dim {dims}"),
+        (Some(dtype), None) => dtype.to_string(),
+        (Some(dtype), Some(dims)) => format!("{dtype} head_dim {dims}"),
     }
 }

@@ -10,6 +10,7 @@ mod kernarg;
 pub use kernarg::{KernargError, KernargSlot};
 
 use crate::machine::Machine;
+use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
 
 /// 32-byte BLAKE3 digest.
@@ -51,12 +52,8 @@ pub struct Model {
     pub arch: String,
     /// `general.name`, or `unnamed`: what the file says, never what it is called.
     pub name: String,
-    /// Length of the model file in bytes.
-    pub file_bytes: u64,
-    /// Bytes of the model file before its tensor data: metadata, tokenizer, tensor table, padding.
-    pub header_bytes: u64,
-    /// Plain BLAKE3 of those bytes, so that whoever opens the file again can refuse another header.
-    pub header_digest: Digest,
+    /// The files of the model. Offsets count through all of them, one after the other.
+    pub files: Vec<ModelFile>,
     /// Shape facts that kernels and buffers were sized from.
     pub geometry: Geometry,
     /// Token that ends a text, if the file names one.
@@ -65,8 +62,34 @@ pub struct Model {
     pub tensors: Vec<Tensor>,
 }
 
-/// Shape of a dense decoder-only transformer.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// One file of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelFile {
+    /// Length in bytes; where only the header was there, the length that its tensor table asks for.
+    pub bytes: u64,
+    /// Bytes before its tensor data: metadata, tokenizer, tensor table, padding. All of a file that
+    /// holds no tensors.
+    pub header_bytes: u64,
+    /// Plain BLAKE3 of those bytes, so that whoever opens the file again can refuse another header.
+    pub header_digest: Digest,
+}
+
+impl Model {
+    /// Length of all files together.
+    pub fn file_bytes(&self) -> u64 {
+        let lengths = self.files.iter().map(|file| file.bytes);
+        lengths.fold(0, u64::saturating_add)
+    }
+
+    /// Whether the digests of all tensors are known. A plan without them was made from a header or
+    /// a recipe and cannot run.
+    pub fn has_weights(&self) -> bool {
+        self.tensors.iter().all(|tensor| tensor.digest.is_some())
+    }
+}
+
+/// Shape of a decoder. Counts of parts that a model has not are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Geometry {
     /// Transformer blocks.
     pub layers: u32,
@@ -78,7 +101,7 @@ pub struct Geometry {
     pub kv_heads: u32,
     /// Elements per head D.
     pub head_dim: u32,
-    /// Feed-forward width F.
+    /// Feed-forward width F of dense layers.
     pub ffn: u32,
     /// Vocabulary rows V.
     pub vocab: u32,
@@ -90,6 +113,22 @@ pub struct Geometry {
     pub norm_eps: f32,
     /// RoPE base theta.
     pub rope_theta: f32,
+    /// Columns of a causal convolution, this step's included.
+    pub conv_taps: u32,
+    /// Value heads of a linear-attention layer, each with a state of `state_dim` x `state_dim`.
+    pub state_heads: u32,
+    /// Query and key heads of a linear-attention layer.
+    pub state_key_heads: u32,
+    /// Elements per head of a linear-attention layer.
+    pub state_dim: u32,
+    /// Experts of a layer.
+    pub experts: u32,
+    /// Experts that one token uses.
+    pub experts_used: u32,
+    /// Feed-forward width of one expert.
+    pub expert_ffn: u32,
+    /// Feed-forward width of the shared expert.
+    pub shared_ffn: u32,
 }
 
 /// One weight tensor: where it lies in the file and where in device memory.
@@ -97,18 +136,25 @@ pub struct Geometry {
 pub struct Tensor {
     /// Name in the model file.
     pub name: String,
-    /// Element format.
+    /// Element format, on the device and once loaded.
     pub dtype: Dtype,
+    /// Element format in the model file: `dtype`, or a float that is widened to it.
+    pub stored: Dtype,
+    /// What is done to the elements after they have become `dtype`, in order.
+    pub load: Vec<LoadOp>,
     /// Output rows (1 for a vector).
     pub rows: u32,
     /// Contiguous elements per row.
     pub cols: u32,
-    /// Absolute byte offset in the model file.
+    /// Byte offset, counted through all files of the model; 0 where it has no place yet.
     pub file_offset: u64,
-    /// Bytes in the model file.
+    /// Bytes in the model files.
     pub file_bytes: u64,
-    /// Digest of those bytes.
-    pub digest: Digest,
+    /// Where further pieces start, if it lies in several of equal length.
+    pub more: Vec<u64>,
+    /// Digest of the elements as `dtype`, everything of `load` done: the same for every file format.
+    /// `None` where the weights were not there.
+    pub digest: Option<Digest>,
     /// Buffer that holds it on the device, in the layout of `refrain_kernels::relayout`.
     pub buffer: BufferId,
     /// Byte offset in that buffer.
@@ -122,6 +168,9 @@ pub struct Tensor {
 pub struct Options {
     /// Tokens of context this plan allocates KV rows for.
     pub context: u32,
+    /// Positions that this plan runs at are below this: the context, or the end of a bucket of a
+    /// family of plans that share their buffers' shapes.
+    pub bucket: u32,
     /// Element type of the KV cache: `F32` (exact mode) or `F16`.
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
@@ -152,6 +201,9 @@ pub enum BufferKind {
     Constant,
     /// Keys or values of one layer, `[context][kv_dim]`.
     Kv,
+    /// What a layer keeps of all tokens so far in a size of its own: convolution columns or a
+    /// recurrent state. Zero before a text.
+    State,
     /// Activations; content is dead between tokens.
     Scratch,
     /// The control block of words (`refrain_kernels::WORDS`).

@@ -12,14 +12,14 @@
 mod order;
 mod verify;
 
-pub use order::{levels, order};
+pub use order::{arrange, levels, order};
 pub use verify::{Violation, verify};
 
 use crate::plan::{
     BufferId, Edge, Hazard, Invalidate, Region, Schedule, Step, StepBody, StepId, Wait,
 };
 use refrain_kernels::Target;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl Step {
     /// Declared reads and writes.
@@ -52,9 +52,15 @@ pub fn build(steps: &[Step], target: Target) -> Schedule {
 /// An access that later steps may conflict with.
 struct Access {
     step: StepId,
-    write: bool,
     begin: u64,
     end: u64,
+}
+
+/// Accesses of one buffer. Apart, because reads never conflict and some words are read by most steps.
+#[derive(Default)]
+struct Live {
+    reads: Vec<Access>,
+    writes: Vec<Access>,
 }
 
 /// Direct dependences, sorted by (`to`, `from`, hazard, buffer).
@@ -62,108 +68,113 @@ struct Access {
 /// An access stays live until a later step overwrites all its bytes at every word value: what comes
 /// after is then ordered through that step.
 pub fn edges(steps: &[Step]) -> Vec<Edge> {
-    let written: BTreeSet<BufferId> = steps
+    let written: HashSet<BufferId> = steps
         .iter()
         .flat_map(|step| step.effects().1)
         .map(|region| region.buffer)
         .collect();
-    let mut live: HashMap<BufferId, Vec<Access>> = HashMap::new();
+    let mut live: HashMap<BufferId, Live> = HashMap::new();
     let mut edges = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        let step_id = index as StepId;
+    let mut found = BTreeSet::new();
+    for (to, step) in steps.iter().enumerate() {
+        let to = to as StepId;
         let (reads, writes) = step.effects();
-        let mut found = BTreeSet::new();
-        for region in reads
-            .iter()
-            .filter(|region| written.contains(&region.buffer))
-        {
-            conflicts(&live, region, false, &mut found);
+        let reads = || {
+            reads
+                .iter()
+                .filter(|region| written.contains(&region.buffer))
+        };
+        for region in reads() {
+            let of = live.entry(region.buffer).or_default();
+            conflicts(&of.writes, region, Hazard::Raw, &mut found);
         }
         for region in writes {
-            conflicts(&live, region, true, &mut found);
+            let of = live.entry(region.buffer).or_default();
+            conflicts(&of.reads, region, Hazard::War, &mut found);
+            conflicts(&of.writes, region, Hazard::Waw, &mut found);
         }
-        edges.extend(found.into_iter().map(|(from, hazard, buffer)| Edge {
-            from,
-            to: step_id,
-            hazard,
-            buffer,
-        }));
+        for (from, hazard, buffer) in std::mem::take(&mut found) {
+            edges.push(Edge {
+                from,
+                to,
+                hazard,
+                buffer,
+            });
+        }
         for region in writes {
-            retire(&mut live, region);
+            let of = live.entry(region.buffer).or_default();
+            retire(&mut of.reads, region);
+            retire(&mut of.writes, region);
         }
-        let with_kind = |write| move |region: &Region| (*region, write);
-        let accesses = reads
-            .iter()
-            .map(with_kind(false))
-            .chain(writes.iter().map(with_kind(true)));
-        for (region, write) in accesses.filter(|(region, _)| written.contains(&region.buffer)) {
+        let access = |region: &Region| {
             let (begin, end) = region.bound();
-            let list = live.entry(region.buffer).or_default();
-            list.push(Access {
-                step: step_id,
-                write,
+            Access {
+                step: to,
                 begin,
                 end,
-            });
+            }
+        };
+        for region in reads() {
+            let of = live.entry(region.buffer).or_default();
+            of.reads.push(access(region));
+        }
+        for region in writes {
+            let of = live.entry(region.buffer).or_default();
+            of.writes.push(access(region));
         }
     }
     edges
 }
 
 fn conflicts(
-    live: &HashMap<BufferId, Vec<Access>>,
+    accesses: &[Access],
     region: &Region,
-    write: bool,
+    hazard: Hazard,
     found: &mut BTreeSet<(StepId, Hazard, BufferId)>,
 ) {
     let (begin, end) = region.bound();
-    for access in live.get(&region.buffer).into_iter().flatten() {
-        let hazard = match (access.write, write) {
-            (false, false) => continue,
-            (true, false) => Hazard::Raw,
-            (false, true) => Hazard::War,
-            (true, true) => Hazard::Waw,
-        };
-        if access.begin < end && begin < access.end {
-            found.insert((access.step, hazard, region.buffer));
-        }
-    }
+    let meeting = accesses
+        .iter()
+        .filter(|access| access.begin < end && begin < access.end);
+    found.extend(meeting.map(|access| (access.step, hazard, region.buffer)));
 }
 
 /// Takes the bytes that `region` overwrites whatever the words are out of the live accesses.
-fn retire(live: &mut HashMap<BufferId, Vec<Access>>, region: &Region) {
+fn retire(accesses: &mut Vec<Access>, region: &Region) {
     if !matches!(region.extent, crate::plan::Extent::Fixed { .. }) {
         return;
     }
     let (begin, end) = region.bound();
-    let Some(list) = live.get_mut(&region.buffer) else {
+    if !accesses.iter().any(|a| a.begin < end && begin < a.end) {
         return;
-    };
-    let mut kept = Vec::with_capacity(list.len());
-    for access in list.drain(..) {
-        let Access { step, write, .. } = access;
+    }
+    let mut kept = Vec::with_capacity(accesses.len());
+    for access in accesses.drain(..) {
         if access.end <= begin || end <= access.begin {
             kept.push(access);
             continue;
         }
-        if access.begin < begin {
+        let Access {
+            step,
+            begin: first,
+            end: last,
+        } = access;
+        if first < begin {
             kept.push(Access {
                 step,
-                write,
-                begin: access.begin,
+                begin: first,
                 end: begin,
             });
         }
-        if end < access.end {
+        if end < last {
             kept.push(Access {
                 step,
-                write,
                 begin: end,
-                end: access.end,
+                end: last,
             });
         }
     }
-    *list = kept;
+    *accesses = kept;
 }
 
 /// Fewest waits for `edges` (sorted by `to`) over `steps` steps in this order.

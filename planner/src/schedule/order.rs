@@ -22,3 +22,12 @@ pub fn order(steps: &[Step]) -> Vec<StepId> {
     order.sort_by_key(|step| levels[*step as usize]);
     order
 }
+
+/// Steps in the given order.
+pub fn arrange(steps: Vec<Step>, order: &[StepId]) -> Vec<Step> {
+    let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
+    let taken = order
+        .iter()
+        .map(|step| steps.get_mut(*step as usize)?.take());
+    taken.flatten().collect()
+}

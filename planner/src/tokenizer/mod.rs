@@ -18,6 +18,7 @@ use bpe::Merges;
 use special::SpecialFinder;
 
 pub use error::TokenizerError;
+pub(crate) use pre::GPT2;
 pub use pre::{PRE_RULES, PreRule, Splitter};
 pub use stream::{StreamDecoder, Utf8Stream};
 

@@ -1,6 +1,6 @@
 //! Model files against the declarations: what fits, and what is refused with which values.
 
-use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q4_0, Tiny, plan, repository};
+use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q4_0, Tiny, plan, repository, unfused};
 use refrain_kernels::Dtype;
 use refrain_planner::arch::{ARCHS, ArchError, RopeStyle, bind};
 use refrain_planner::gguf::GgufError;
@@ -13,13 +13,15 @@ use refrain_planner::{CheckedPlan, PlanError};
 fn every_declaration_binds_and_builds() {
     for arch in ARCHS {
         let file = Tiny::new(arch.name).open();
-        let bound = bind(file.header()).unwrap();
+        let bound = bind(file.table()).unwrap();
         let graph = graph::build(&bound).unwrap();
-        let per_layer = arch.layer.len();
-        let outside = arch.prologue.len() + arch.epilogue.len();
-        assert_eq!(graph.nodes.len(), 2 * per_layer + outside, "{}", arch.name);
+        let layers = (0..2).map(|layer| bound.kind(layer).ops.iter().copied().flatten().count());
+        let operations = layers.sum::<usize>() + arch.prologue.len() + arch.epilogue.len();
+        assert_eq!(graph.nodes.len(), operations, "{}", arch.name);
         for machine in ["gfx1100", "gfx1151", "gfx1201"] {
-            plan(&file, machine).unwrap();
+            let steps = |plan: CheckedPlan| plan.steps.len();
+            assert_eq!(steps(unfused(&file, machine).unwrap()), operations);
+            assert!(steps(plan(&file, machine).unwrap()) < operations);
         }
     }
 }
@@ -31,7 +33,7 @@ const WRONG: &[(&str, Edit, &[&str])] = &[
     (
         "architecture",
         |t| t.set("general.architecture", Meta::Text("falcon")),
-        &["falcon", "llama, qwen3"],
+        &["falcon", "llama, qwen2, qwen3, qwen35, qwen35moe, lfm2"],
     ),
     (
         "no layers key",
@@ -278,10 +280,10 @@ fn immediate(plan: &CheckedPlan, suffix: &str, arg: &str) -> u32 {
 fn rotation_style_and_defaults_follow_the_architecture() {
     let file = repository(NANO_LLAMA);
     assert_eq!(
-        bind(file.header()).unwrap().arch.rope,
+        bind(file.table()).unwrap().arch.rope,
         RopeStyle::AdjacentPairs
     );
-    let llama = plan(&file, "gfx1100").unwrap();
+    let llama = unfused(&file, "gfx1100").unwrap();
     assert_eq!(immediate(&llama, ".rope", "interleaved"), 1);
     assert!(
         llama
@@ -289,7 +291,7 @@ fn rotation_style_and_defaults_follow_the_architecture() {
             .iter()
             .all(|step| !step.name.ends_with("qk_norm"))
     );
-    let qwen3 = plan(&Tiny::new("qwen3").open(), "gfx1100").unwrap();
+    let qwen3 = unfused(&Tiny::new("qwen3").open(), "gfx1100").unwrap();
     assert_eq!(immediate(&qwen3, ".rope", "interleaved"), 0);
     assert_eq!(
         immediate(&qwen3, ".attention", "scale"),

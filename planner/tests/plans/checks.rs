@@ -8,6 +8,7 @@ use refrain_planner::plan::{
     Arg, BufferKind, Eligibility, Extent, Launch, Plan, RefusalReason, StepBody,
 };
 use refrain_planner::schedule::build;
+use refrain_planner::source::LoadOp;
 use refrain_planner::{CheckError, CheckedPlan, CompileOptions, compile};
 
 fn launch<'a>(plan: &'a mut Plan, name: &str) -> &'a mut Launch {
@@ -42,39 +43,108 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         |p| p.model.geometry.rope_dims = 64,
         "MODL",
     ),
+    ("no feed-forward part", |p| p.model.geometry.ffn = 0, "MODL"),
+    (
+        "absurd state",
+        |p| p.model.geometry.state_dim = 1 << 30,
+        "MODL",
+    ),
+    (
+        "absurd experts",
+        |p| p.model.geometry.expert_ffn = u32::MAX,
+        "MODL",
+    ),
     ("zero eps", |p| p.model.geometry.norm_eps = 0.0, "MODL"),
     (
         "infinite base",
         |p| p.model.geometry.rope_theta = f32::INFINITY,
         "MODL",
     ),
-    ("no header", |p| p.model.header_bytes = 0, "MODL"),
+    ("no files", |p| p.model.files.clear(), "MODL"),
     (
-        "header into a tensor",
+        "lengths of files overflow",
         |p| {
-            let first = p.model.tensors.iter().map(|t| t.file_offset).min();
-            p.model.header_bytes = first.unwrap() + 1;
+            p.model.files[0].bytes = u64::MAX;
+            p.model.files.push(p.model.files[0]);
         },
         "MODL",
     ),
     (
+        "one tensor without digest",
+        |p| p.model.tensors[1].digest = None,
+        "MODL",
+    ),
+    (
+        "tensor from one file into the next",
+        |p| {
+            let tensor = p.model.tensors[1].clone();
+            let middle = tensor.file_offset + tensor.file_bytes / 2;
+            let mut second = p.model.files[0];
+            second.bytes -= middle;
+            second.header_bytes = 1;
+            p.model.files[0].bytes = middle;
+            p.model.files.push(second);
+        },
+        "TENS",
+    ),
+    (
+        "more pieces than rows",
+        |p| {
+            let tensor = &mut p.model.tensors[1];
+            tensor.more = vec![tensor.file_offset];
+        },
+        "TENS",
+    ),
+    (
+        "a piece outside every file",
+        |p| p.model.tensors[2].more = vec![1 << 40],
+        "TENS",
+    ),
+    (
+        "stored wider than planned",
+        |p| p.model.tensors[2].stored = Dtype::F32,
+        "TENS",
+    ),
+    (
+        "pairs of an odd head",
+        |p| p.model.tensors[2].load = vec![LoadOp::PairRows { head_rows: 3 }],
+        "TENS",
+    ),
+    (
+        "arithmetic on halves",
+        |p| p.model.tensors[2].load = vec![LoadOp::AddOne],
+        "TENS",
+    ),
+    ("no header", |p| p.model.files[0].header_bytes = 0, "MODL"),
+    (
+        "header into a tensor",
+        |p| {
+            let first = p.model.tensors.iter().map(|t| t.file_offset).min();
+            p.model.files[0].header_bytes = first.unwrap() + 1;
+        },
+        "TENS",
+    ),
+    (
         "header past file",
-        |p| p.model.header_bytes = u64::MAX,
+        |p| p.model.files[0].header_bytes = u64::MAX,
         "MODL",
     ),
     (
         "header past limit",
         |p| {
-            p.model.file_bytes = 1 << 40;
+            p.model.files[0].bytes = 1 << 40;
             for tensor in &mut p.model.tensors {
                 tensor.file_offset += 1 << 32;
             }
-            p.model.header_bytes = 1 << 31;
+            p.model.files[0].header_bytes = 1 << 31;
         },
         "MODL",
     ),
     ("eos past vocabulary", |p| p.model.eos = Some(80), "MODL"),
     ("context past model", |p| p.options.context = 129, "OPTS"),
+    ("bucket past the context", |p| p.options.bucket = 33, "OPTS"),
+    ("no bucket", |p| p.options.bucket = 0, "OPTS"),
+    ("bucket of other regions", |p| p.options.bucket = 31, "STEP"),
     ("no context", |p| p.options.context = 0, "OPTS"),
     (
         "quantised cache",
@@ -82,7 +152,14 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         "OPTS",
     ),
     ("ring of three", |p| p.options.ring_entries = 3, "OPTS"),
-    ("other context", |p| p.options.context = 31, "BUFF"),
+    (
+        "other context",
+        |p| {
+            p.options.context = 31;
+            p.options.bucket = 31;
+        },
+        "BUFF",
+    ),
     ("other ring", |p| p.options.ring_entries = 32, "BUFF"),
     ("empty buffer", |p| p.buffers[5].bytes = 0, "BUFF"),
     ("huge buffer", |p| p.buffers[5].bytes = 1 << 60, "BUFF"),
@@ -322,11 +399,7 @@ fn every_contradiction_is_refused_with_its_section() {
 /// Moves one address of a launch and makes everything else agree: regions, edges and waits. What is
 /// then refused is refused for the address.
 fn move_argument(plan: &mut Plan, step: &str, argument: &str, to: impl Fn(u32, u64) -> (u32, u64)) {
-    let ranges = WordRanges {
-        vocab: plan.model.geometry.vocab,
-        context: plan.options.context,
-        ring_entries: plan.options.ring_entries,
-    };
+    let ranges = WordRanges::of(&plan.model.geometry, &plan.options);
     let control = plan.control_buffer().unwrap();
     let kernels = plan.kernels.clone();
     let launch = launch(plan, step);

@@ -2,9 +2,11 @@
 //!
 //! The snapshot is renewed by `INSTA_UPDATE=always cargo test -p refrain-planner --test plans`.
 
-use crate::fixture::{AUSTEN, F32, Meta, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository};
+use crate::fixture::{
+    AUSTEN, F32, Meta, NANO_LLAMA, NANO_QWEN3, Q8_0, Tiny, plan, repository, unfused,
+};
 use refrain_kernels::{Dtype, RingEntry};
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Buffer, BufferKind, Eligibility, RefusalReason};
 use refrain_planner::{CheckedPlan, CompileOptions, PlanError, compile, inspect};
@@ -80,7 +82,7 @@ fn inspect_escapes_what_a_terminal_would_obey() {
 
 #[test]
 fn inspect_gives_the_edge_that_a_wait_stands_for() {
-    let plan = plan(&repository(NANO_QWEN3), "gfx1100").unwrap();
+    let plan = unfused(&repository(NANO_QWEN3), "gfx1100").unwrap();
     // q, k and v read one norm; one wait before the first of them serves all three.
     let wait = plan.schedule.waits.iter().position(|wait| {
         let step = &plan.steps[wait.before as usize];
@@ -168,17 +170,17 @@ fn tensor_digests_are_of_the_file_bytes() {
     digests_match(&repository(NANO_QWEN3));
 }
 
-fn digests_match(file: &GgufFile) {
+fn digests_match(file: &ModelSource) {
     let plan = plan(file, "gfx1201").unwrap();
     for tensor in &plan.model.tensors {
-        let info = file.header().find_tensor(&tensor.name).unwrap();
+        let info = file.table().find_tensor(&tensor.name).unwrap();
         assert_eq!(
             (tensor.file_offset, tensor.file_bytes),
             (info.offset, info.bytes)
         );
         let bytes = file.tensor_bytes(info).unwrap();
         assert_eq!(
-            tensor.digest,
+            tensor.digest.unwrap(),
             *blake3::hash(&bytes).as_bytes(),
             "{}",
             tensor.name
@@ -192,17 +194,23 @@ fn header_digest_is_of_everything_before_the_tensors() {
     model.set("tokenizer.ggml.pre", Meta::Text("one"));
     let before = plan(&model.open(), "gfx1201").unwrap();
     let bytes = model.bytes();
-    let head = before.model.header_bytes;
+    let head = before.model.files[0].header_bytes;
     let first = before.model.tensors.iter().map(|t| t.file_offset).min();
     assert_eq!(Some(head), first);
     let hash = |len: u64| *blake3::hash(&bytes[..len as usize]).as_bytes();
-    assert_eq!(before.model.header_digest, hash(head));
+    assert_eq!(before.model.files[0].header_digest, hash(head));
 
     // Same length, same tensors, another tokenizer: the same numbers by another header.
     model.set("tokenizer.ggml.pre", Meta::Text("two"));
     let after = plan(&model.open(), "gfx1201").unwrap();
-    assert_eq!(before.model.header_bytes, after.model.header_bytes);
-    assert_ne!(before.model.header_digest, after.model.header_digest);
+    assert_eq!(
+        before.model.files[0].header_bytes,
+        after.model.files[0].header_bytes
+    );
+    assert_ne!(
+        before.model.files[0].header_digest,
+        after.model.files[0].header_digest
+    );
     assert_eq!(before.identity(), after.identity());
     assert_ne!(before.id(), after.id());
 
@@ -211,9 +219,12 @@ fn header_digest_is_of_everything_before_the_tensors() {
     model.set("filler", Meta::U32s((0..600_000).collect()));
     let long = plan(&model.open(), "gfx1201").unwrap();
     let bytes = model.bytes();
-    let head = &bytes[..long.model.header_bytes as usize];
+    let head = &bytes[..long.model.files[0].header_bytes as usize];
     assert!(head.len() > 2 << 20);
-    assert_eq!(long.model.header_digest, *blake3::hash(head).as_bytes());
+    assert_eq!(
+        long.model.files[0].header_digest,
+        *blake3::hash(head).as_bytes()
+    );
 }
 
 #[test]
@@ -222,7 +233,7 @@ fn a_renamed_model_gives_the_same_plan() {
     let at = |name: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, Tiny::new("llama").bytes()).unwrap();
-        plan(&GgufFile::open(path).unwrap(), "gfx1201").unwrap()
+        plan(&ModelSource::open(path).unwrap(), "gfx1201").unwrap()
     };
     let (first, second) = (at("first.gguf"), at("second.gguf"));
     assert_eq!(first.model.name, "unnamed");

@@ -185,10 +185,10 @@ fn edits_under_valid_digests_never_panic_and_stay_canonical() {
 fn another_major_is_refused_by_version() {
     let (_, bytes) = sample_file();
     let mut other = bytes.clone();
-    other[8..12].copy_from_slice(&[2, 0, 0, 0]);
+    other[8..12].copy_from_slice(&[1, 0, 0, 0]);
     assert_eq!(
         decode(&other).unwrap_err().to_string(),
-        "header: made by plan format 2.0, this build reads 1.x: re-run `refrain plan`"
+        "header: made by plan format 1.0, this build reads 2.x: re-run `refrain plan`"
     );
 }
 

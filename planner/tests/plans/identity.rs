@@ -5,32 +5,65 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{
-    Arg, BufferKind, Eligibility, Extent, Hazard, Invalidate, Plan, Region, StepBody, Wait,
+    Arg, BufferKind, Digest, Eligibility, Extent, Hazard, Invalidate, Plan, Region, StepBody, Wait,
 };
+use refrain_planner::source::LoadOp;
 use refrain_planner::{CompileOptions, Identity, Layer, compile};
 
 use Layer::{Artifacts, Model, Schedule, Structure};
 
 type Change = fn(&mut Plan, u32);
 
+fn flip(digest: &mut Option<Digest>, at: usize) {
+    digest.as_mut().unwrap()[at] ^= 1;
+}
+
 /// A change by some amount that is not 0, and the layers that must move.
 const CHANGES: &[(&str, Change, &[Layer])] = &[
     ("producer", |p, n| p.producer = n.to_string(), &[]),
     ("display name", |p, n| p.model.name = n.to_string(), &[]),
-    ("file size", |p, n| p.model.file_bytes += u64::from(n), &[]),
+    (
+        "file size",
+        |p, n| p.model.files[0].bytes += u64::from(n),
+        &[],
+    ),
     (
         "place in file",
         |p, n| p.model.tensors[0].file_offset += u64::from(n),
         &[],
     ),
     (
+        "files",
+        |p, n| {
+            let mut file = p.model.files[0];
+            file.bytes = u64::from(n);
+            p.model.files.push(file);
+        },
+        &[],
+    ),
+    (
+        "loading: the digest is of what it makes",
+        |p, n| p.model.tensors[2].load = vec![LoadOp::PairRows { head_rows: n }],
+        &[],
+    ),
+    (
+        "weights absent",
+        |p, _| p.model.tensors[0].digest = None,
+        &[Model],
+    ),
+    (
+        "pieces",
+        |p, n| p.model.tensors[0].more = vec![u64::from(n)],
+        &[],
+    ),
+    (
         "header length",
-        |p, n| p.model.header_bytes += u64::from(n),
+        |p, n| p.model.files[0].header_bytes += u64::from(n),
         &[],
     ),
     (
         "header content",
-        |p, n| p.model.header_digest[n as usize % 32] ^= 1,
+        |p, n| p.model.files[0].header_digest[n as usize % 32] ^= 1,
         &[],
     ),
     ("card", |p, n| p.machine.card = n.to_string(), &[]),
@@ -45,6 +78,16 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         &[Model],
     ),
     ("layers", |p, n| p.model.geometry.layers += n, &[Model]),
+    (
+        "experts used",
+        |p, n| p.model.geometry.experts_used += n,
+        &[Model],
+    ),
+    (
+        "state of linear attention",
+        |p, n| p.model.geometry.state_dim += n,
+        &[Model],
+    ),
     ("vocabulary", |p, n| p.model.geometry.vocab += n, &[Model]),
     (
         "eps",
@@ -70,7 +113,7 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
     ("tensor rows", |p, n| p.model.tensors[0].rows += n, &[Model]),
     (
         "tensor content",
-        |p, n| p.model.tensors[0].digest[n as usize % 32] ^= 1,
+        |p, n| flip(&mut p.model.tensors[0].digest, n as usize % 32),
         &[Model],
     ),
     (
@@ -86,6 +129,7 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         },
         &[Model],
     ),
+    ("bucket", |p, n| p.options.bucket += n, &[Structure]),
     ("context", |p, n| p.options.context += n, &[Structure]),
     (
         "cache type",
@@ -219,7 +263,7 @@ proptest! {
         // Any other tensor counts as much as the first.
         let mut changed = plan.clone();
         let index = pick as usize % plan.model.tensors.len();
-        changed.model.tensors[index].digest[0] ^= 1;
+        flip(&mut changed.model.tensors[index].digest, 0);
         assert_eq!(before.differing(&Identity::of(&changed)), [Model]);
     }
 }

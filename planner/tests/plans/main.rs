@@ -12,5 +12,7 @@ mod checks;
 mod compiling;
 mod container;
 mod fixture;
+mod fusions;
 mod identity;
 mod schedules;
+mod shapes;

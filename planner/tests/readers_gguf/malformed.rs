@@ -208,13 +208,6 @@ const CASES: &[Case] = &[
         0,
     ),
     (
-        "part of three",
-        |b| _ = b.entry("split.count", 2, &[3, 0]),
-        "Split",
-        "entry 3 key",
-        0,
-    ),
-    (
         "empty name",
         |b| b.tensors[1].name.clear(),
         "EmptyName",

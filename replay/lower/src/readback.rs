@@ -38,8 +38,9 @@ pub(crate) const KERNARG_BASE: u64 = 0x7A00_0000_0000;
 /// Made-up handle of the completion signal.
 pub(crate) const SIGNAL: u64 = 0x7B00_0000_0040;
 const OBJECT_BASE: u64 = 0x7C00_0000_0000;
-/// Distance of made-up descriptors; entries keep their own offset from them.
-const OBJECT_STRIDE: u64 = 0x1_0000_0000;
+/// Distance of made-up descriptors, which differ in both halves: a relocation of either half that
+/// names another kernel shows. Entries keep their own offset from them.
+const OBJECT_STRIDE: u64 = 0x1_0010_0000;
 
 /// A made-up 64-byte aligned descriptor address whose entry is 256-byte aligned.
 pub(crate) fn object(index: usize, kernel: &KernelImage) -> u64 {

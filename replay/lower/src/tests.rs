@@ -10,7 +10,7 @@ use refrain_packet::kd::property;
 use refrain_packet::launch::EncodeError;
 use refrain_packet::packet::Packet;
 use refrain_packet::reloc::RelocationKind;
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Plan, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
@@ -20,7 +20,7 @@ fn plan(target: Target) -> CheckedPlan {
         env!("CARGO_MANIFEST_DIR"),
         "/../../tests/models/nano-qwen3.bf16.gguf"
     );
-    let file = GgufFile::open(path).unwrap();
+    let file = ModelSource::open(path).unwrap();
     let machine = Machine::load(target.name()).unwrap();
     compile(&file, &machine, &CompileOptions::default()).unwrap()
 }

@@ -154,9 +154,18 @@ fn rows() -> Vec<(Code, StageError)> {
             .into(),
         ),
         (
+            Code::WeightsAbsent,
+            InstanceError::from(SourceError::WeightsAbsent {
+                model: text(),
+                tensors: 2,
+            })
+            .into(),
+        ),
+        (
             Code::ModelDiffers,
             InstanceError::from(SourceError::Header {
                 name: text(),
+                start: 0,
                 bytes: 4,
                 expected: text(),
                 found: text(),

@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use refrain_kernels::Target;
-use refrain_planner::gguf::GgufFile;
+use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
@@ -27,7 +27,7 @@ pub const PROMPT: [u32; 4] = [1, 7, 42, 3];
 
 /// The model's plan for a target with a short context.
 pub fn plan(target: Target, context: u32) -> Arc<CheckedPlan> {
-    let file = GgufFile::open(MODEL).unwrap();
+    let file = ModelSource::open(MODEL).unwrap();
     let machine = Machine::load(target.name()).unwrap();
     let options = CompileOptions {
         context: Some(context),

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
+use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
 
@@ -117,6 +118,13 @@ pub struct CompileArgs {
     /// Element type of the KV cache; default: f32, the exact mode.
     #[arg(long, value_enum)]
     pub kv: Option<KvArg>,
+    /// Positions that the plan runs at are below this; default: the whole context.
+    #[arg(long, value_name = "TOKENS")]
+    pub bucket: Option<u32>,
+    /// Launch these operations one by one instead of fused; may be repeated. An unknown name is
+    /// answered with all of them.
+    #[arg(long, value_name = "NAME")]
+    pub no_fuse: Vec<String>,
 }
 
 /// Which device, and how the software GPU behaves.
@@ -138,7 +146,8 @@ Examples (no GPU needed):
   refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\" --transport aql --verify
   refrain run tests/models/nano-llama.bf16.gguf --prompt-ids 1,2,3 -n 8 --format json")]
 pub struct RunArgs {
-    /// Model file (GGUF), or a plan file with its model beside it.
+    /// Model: a GGUF file or any part of one, a Hugging Face folder, an HFQ file; or a plan file
+    /// with its model beside it.
     pub model: PathBuf,
     /// Text to continue.
     #[arg(
@@ -184,7 +193,7 @@ pub struct RunArgs {
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,
-    /// Model file, if the first argument is a plan. Default: the file beside it that the plan was made from.
+    /// Model, if the first argument is a plan. Default: the one beside it that the plan was made from.
     #[arg(long = "model-file", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// How results are printed.
@@ -203,16 +212,41 @@ fn parse_id(text: &str) -> Result<u32, String> {
 #[command(after_help = "\
 Examples (no GPU needed):
   refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan
-  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan --machine gfx1100 --kv f16")]
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.plan --machine gfx1100 --kv f16
+  refrain plan tests/models/hf/llama -o /tmp/llama.plan
+  refrain plan tests/models/hf/llama/config.json --recipe bf16 -o /tmp/llama.plan
+  refrain plan tests/models/hf/llama --fill /tmp/llama.plan -o /tmp/filled.plan")]
 pub struct PlanArgs {
-    /// Model file (GGUF).
+    /// Model: a GGUF file or any part of one, a Hugging Face folder, an HFQ file.
     pub model: PathBuf,
     /// Where the plan goes.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Plan a model whose files may end after their tensor tables. The plan has no digests of
+    /// weights and cannot run.
+    #[arg(long)]
+    pub header_only: bool,
+    /// Plan a Hugging Face configuration without its weights, as if they were quantised by a named
+    /// recipe. The plan has no digests of weights and cannot run.
+    #[arg(long, value_name = "RECIPE", conflicts_with = "header_only", value_parser = parse_recipe)]
+    pub recipe: Option<&'static Recipe>,
+    /// Take everything from a plan that was made without weights, and its digests from the model.
+    #[arg(
+        long,
+        value_name = "PLAN",
+        conflicts_with_all = ["header_only", "recipe", "machine", "context", "kv"]
+    )]
+    pub fill: Option<PathBuf>,
     /// Plan choices; the default machine is gfx1201.
     #[command(flatten)]
     pub compile: CompileArgs,
+}
+
+fn parse_recipe(text: &str) -> Result<&'static Recipe, String> {
+    Recipe::find(text).ok_or_else(|| {
+        let known: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
+        format!("no recipe {text:?}: known are {}", known.join(", "))
+    })
 }
 
 /// Arguments of `inspect`.
@@ -236,7 +270,7 @@ pub struct RecordArgs {
     /// Where the tape goes: a finished file or none.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Model file. Default: the file beside the plan that it was made from.
+    /// Model. Default: the one beside the plan that it was made from.
     #[arg(long = "model-file", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// Device choices.

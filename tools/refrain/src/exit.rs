@@ -1,7 +1,8 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
 use refrain_planner::{
-    LoadError, PlanError, durable::WriteError, gguf::GgufError, machine::MachineError,
+    FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
+    machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
@@ -161,8 +162,8 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<PlanError>() {
         return Some(of_plan(error));
     }
-    if let Some(error) = cause.downcast_ref::<GgufError>() {
-        return Some(of_gguf(error));
+    if let Some(error) = cause.downcast_ref::<ReadError>() {
+        return Some(of_read(error));
     }
     if let Some(error) = cause.downcast_ref::<OpenError>() {
         return Some(if error.is_no_device() {
@@ -224,17 +225,23 @@ fn of_io(error: &io::Error) -> Exit {
     }
 }
 
-fn of_gguf(error: &GgufError) -> Exit {
-    match error {
-        GgufError::Io { source, .. } => of_io(source),
-        _ => Exit::Data,
+fn of_read(error: &ReadError) -> Exit {
+    match error.io_kind() {
+        Some(io::ErrorKind::NotFound) => Exit::NoInput,
+        Some(_) => Exit::Io,
+        None => Exit::Data,
     }
 }
 
 fn of_plan(error: &PlanError) -> Exit {
     match error {
-        PlanError::File(error) => of_gguf(error),
-        PlanError::Context { .. } => Exit::Usage,
+        PlanError::Read(error) => of_read(error),
+        PlanError::Context { .. }
+        | PlanError::Bucket { .. }
+        | PlanError::BucketOrder { .. }
+        | PlanError::Lower(LowerError::UnknownFusion { .. }) => Exit::Usage,
+        PlanError::Lower(LowerError::NoRow { .. }) => Exit::Bug,
+        PlanError::Fill(FillError::Differs { .. }) => Exit::Mismatch,
         PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,
         _ => Exit::Data,
     }
@@ -243,6 +250,8 @@ fn of_plan(error: &PlanError) -> Exit {
 fn of_source(error: &SourceError) -> Exit {
     match error {
         SourceError::Io { source, .. } => of_io(source),
+        SourceError::Files(error) => of_read(error),
+        SourceError::WeightsAbsent { .. } => Exit::Refused,
         SourceError::Length { .. } | SourceError::Header { .. } | SourceError::Digest { .. } => {
             Exit::Mismatch
         }

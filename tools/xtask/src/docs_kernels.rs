@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use refrain_kernels::{
-    ArgKind, Effect, Factor, Grid, KernelRow, Need, Span, Term, WORDS, Writer, catalog,
+    Access, ArgKind, Effect, Factor, Grid, KernelRow, Need, Span, Term, WORDS, Writer, catalog,
 };
 
 use crate::bless::Generated;
@@ -81,6 +81,12 @@ fn grid(row: &KernelRow) -> String {
         Grid::Rows { per_block } => format!("(r1 - r0) / {per_block}"),
         Grid::Elements { count, per_block } => format!("{count} / {per_block}"),
         Grid::Sum(names) => names.join(" + "),
+        Grid::SumOf { counts, per_block } => format!("({}) / {per_block}", counts.join(" + ")),
+        Grid::Product {
+            counts,
+            per_block: 1,
+        } => counts.join(" * "),
+        Grid::Product { counts, per_block } => format!("{} / {per_block}", counts.join(" * ")),
     }
 }
 
@@ -92,7 +98,7 @@ fn control(out: &mut String) -> Result<()> {
     for row in WORDS {
         let writer = match row.writer {
             Writer::Host => "host".into(),
-            Writer::Kernel(symbol) => format!("host once, then `{symbol}`"),
+            Writer::Kernels(symbols) => format!("host once, then `{}`", symbols.join("` or `")),
         };
         writeln!(out, "| {} | `{}` | {writer} |", row.offset, row.name)?;
     }
@@ -121,15 +127,19 @@ fn kernel(out: &mut String, row: &KernelRow) -> Result<()> {
     for (a, b) in row.may_alias {
         writeln!(out, "`{a}` and `{b}` may be the same address.")?;
     }
-    writeln!(out, "\n| argument | access | bytes |\n|---|---|---|")?;
-    for effect in row.effects {
-        writeln!(
-            out,
-            "| `{}` | {} | {} |",
-            effect.arg,
-            effect.access.name(),
-            span(effect)
-        )?;
+    for access in [Access::Read, Access::Write, Access::ReadWrite] {
+        let effects = row.effects.iter().filter(|effect| effect.access == access);
+        let spans: Vec<String> = effects
+            .map(|effect| format!("`{}` {}", effect.arg, span(effect)))
+            .collect();
+        if !spans.is_empty() {
+            let verb = match access {
+                Access::Read => "Reads",
+                Access::Write => "Writes",
+                Access::ReadWrite => "Reads and writes",
+            };
+            writeln!(out, "{verb}: {}.", spans.join("; "))?;
+        }
     }
     writeln!(out)?;
     Ok(())
@@ -143,6 +153,8 @@ fn need(need: &Need) -> String {
         Need::Below(a, b) => format!("{a} < {b}"),
         Need::AtMost(a, b) => format!("{a} <= {b}"),
         Need::Flag(a) => format!("{a} is 0 or 1"),
+        Need::UpTo(a, n) => format!("{a} <= {n}"),
+        Need::PowerOfTwo(a) => format!("{a} is a power of two"),
     }
 }
 

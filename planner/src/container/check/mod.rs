@@ -1,11 +1,12 @@
 //! The checked plan: the only form that recorder, lowering and replay accept.
 //!
 //! `check` demands that the plan agrees with itself, with this build's kernel catalog and code
-//! objects, and that its schedule orders every hazard. The parts: `tables` (model, buffers, tensors,
-//! kernels), `steps` (arguments, grids, regions). It reads plans made by anyone, so nothing is
+//! objects, and that its schedule orders every hazard. The parts: `tables` (geometry, buffers,
+//! tensors, kernels), `model` (files, loading), `steps` (arguments, grids, regions). It reads plans made by anyone, so nothing is
 //! indexed before it is compared with its table.
 
 mod error;
+mod model;
 mod steps;
 mod tables;
 

@@ -2,24 +2,26 @@
 
 use super::error::{CheckError, Place};
 use crate::lowering::{Effects, WordRanges, declare, immediates, kind_matches};
-use crate::plan::{Arg, BufferKind, Launch, Plan, Region, Step, StepBody, Tensor};
+use crate::plan::{Arg, BufferId, BufferKind, Launch, Plan, Region, Step, StepBody, Tensor};
 use refrain_kernels::{ArgKind, KernelRow, Target, find};
+use std::collections::HashMap;
 
 pub(super) fn check(plan: &Plan, target: Target) -> Result<(), CheckError> {
     if plan.steps.is_empty() {
         let place = Place::Step(0, "none".to_owned());
         return Err(CheckError::mismatch(place, "steps", 0, "at least one"));
     }
-    let ranges = WordRanges {
-        vocab: plan.model.geometry.vocab,
-        context: plan.options.context,
-        ring_entries: plan.options.ring_entries,
-    };
+    let ranges = WordRanges::of(&plan.model.geometry, &plan.options);
+    let mut tensors: HashMap<BufferId, Vec<&Tensor>> = HashMap::new();
+    for tensor in &plan.model.tensors {
+        tensors.entry(tensor.buffer).or_default().push(tensor);
+    }
     let mut used = vec![false; plan.kernels.len()];
     for (id, step) in plan.steps.iter().enumerate() {
         let StepBody::Launch(launch) = &step.body;
         let checker = Checker {
             plan,
+            tensors: &tensors,
             step,
             launch,
             id: id as u32,
@@ -36,6 +38,8 @@ pub(super) fn check(plan: &Plan, target: Target) -> Result<(), CheckError> {
 
 struct Checker<'a> {
     plan: &'a Plan,
+    /// Tensors by buffer; each owner holds those of one layer.
+    tensors: &'a HashMap<BufferId, Vec<&'a Tensor>>,
     step: &'a Step,
     launch: &'a Launch,
     id: u32,
@@ -152,12 +156,13 @@ impl Checker<'_> {
             });
         }
         if buffer.kind == BufferKind::Weights {
-            let inside = |tensor: &Tensor| {
-                tensor.buffer == region.buffer
-                    && tensor.offset <= begin
-                    && end <= tensor.offset + tensor.bytes
-            };
-            if !self.plan.model.tensors.iter().any(inside) {
+            let of_buffer = self
+                .tensors
+                .get(&region.buffer)
+                .map_or(&[][..], Vec::as_slice);
+            let inside =
+                |tensor: &&Tensor| tensor.offset <= begin && end <= tensor.offset + tensor.bytes;
+            if !of_buffer.iter().any(inside) {
                 let found = format!("{begin}..{end} of {}", buffer.name);
                 return Err(self.wrong("weight region", found, "inside one tensor"));
             }

@@ -1,8 +1,8 @@
 //! Model, options, buffers, tensors and kernels of a plan against each other and the catalog.
 
 use super::error::{CheckError, Place};
+use super::model;
 use crate::container::limits;
-use crate::gguf;
 use crate::identity::hex;
 use crate::lowering;
 use crate::plan::{Buffer, BufferKind, Kernel, Plan, Tensor};
@@ -35,7 +35,7 @@ pub(super) fn check(plan: &Plan) -> Result<Target, CheckError> {
         return Err(CheckError::mismatch(Place::Machine, "target", found, known));
     };
     geometry(plan)?;
-    header(plan)?;
+    model::check(plan)?;
     options(plan)?;
     names(plan)?;
     buffers(plan)?;
@@ -55,7 +55,6 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
         ("heads", g.heads),
         ("kv_heads", g.kv_heads),
         ("head_dim", g.head_dim),
-        ("ffn", g.ffn),
         ("vocab", g.vocab),
         ("rope_dims", g.rope_dims),
         ("context_max", g.context_max),
@@ -68,6 +67,28 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
                 format!("1 to {}", RingEntry::TOKEN_LIMIT),
             );
         }
+    }
+    let parts = [
+        ("ffn", g.ffn),
+        ("conv_taps", g.conv_taps),
+        ("state_heads", g.state_heads),
+        ("state_key_heads", g.state_key_heads),
+        ("state_dim", g.state_dim),
+        ("experts", g.experts),
+        ("experts_used", g.experts_used),
+        ("expert_ffn", g.expert_ffn),
+        ("shared_ffn", g.shared_ffn),
+    ];
+    if let Some((what, value)) = parts.iter().find(|(_, n)| *n > RingEntry::TOKEN_LIMIT) {
+        let expected = format!("at most {}", RingEntry::TOKEN_LIMIT);
+        return wrong(what, value.to_string(), expected);
+    }
+    if g.ffn.max(g.expert_ffn) == 0 {
+        return wrong(
+            "ffn",
+            "0".into(),
+            "above 0 in a model without experts".into(),
+        );
     }
     if !g.heads.is_multiple_of(g.kv_heads) {
         return wrong(
@@ -92,21 +113,6 @@ fn geometry(plan: &Plan) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// The header of the model file ends before every tensor and is no longer than the reader allows.
-fn header(plan: &Plan) -> Result<(), CheckError> {
-    let model = &plan.model;
-    let first = model.tensors.iter().map(|tensor| tensor.file_offset).min();
-    // The header's end is rounded up to the alignment of tensors.
-    let longest = gguf::limits::MAX_HEADER_BYTES + gguf::limits::MAX_ALIGNMENT;
-    let most = longest.min(model.file_bytes).min(first.unwrap_or(u64::MAX));
-    if model.header_bytes == 0 || model.header_bytes > most {
-        let expected = format!("1 to {most}");
-        let (place, found) = (Place::Model, model.header_bytes);
-        return Err(CheckError::mismatch(place, "header_bytes", found, expected));
-    }
-    Ok(())
-}
-
 fn options(plan: &Plan) -> Result<(), CheckError> {
     let options = &plan.options;
     let wrong = |what, found: String, expected: String| {
@@ -119,6 +125,10 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
             options.context.to_string(),
             format!("1 to {most}"),
         );
+    }
+    if options.bucket == 0 || options.bucket > options.context {
+        let expected = format!("1 to {}, the context", options.context);
+        return wrong("bucket", options.bucket.to_string(), expected);
     }
     if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16) {
         return wrong(
@@ -246,7 +256,7 @@ fn tensors(plan: &Plan) -> Result<(), CheckError> {
     let mut placed: Vec<(u32, u64, u64, &Tensor)> = Vec::new();
     for tensor in &plan.model.tensors {
         let buffer = plan.buffers.get(tensor.buffer as usize);
-        tensor_fits(plan, tensor, buffer)?;
+        tensor_fits(tensor, buffer)?;
         placed.push((
             tensor.buffer,
             tensor.offset,
@@ -268,7 +278,7 @@ fn tensors(plan: &Plan) -> Result<(), CheckError> {
     Ok(())
 }
 
-fn tensor_fits(plan: &Plan, tensor: &Tensor, buffer: Option<&Buffer>) -> Result<(), CheckError> {
+fn tensor_fits(tensor: &Tensor, buffer: Option<&Buffer>) -> Result<(), CheckError> {
     let place = || Place::Tensor(tensor.name.clone());
     let wrong = |what, found: String, expected: String| {
         Err(CheckError::mismatch(place(), what, found, expected))
@@ -285,7 +295,7 @@ fn tensor_fits(plan: &Plan, tensor: &Tensor, buffer: Option<&Buffer>) -> Result<
         place: place(),
         source,
     };
-    let in_file = tensor.dtype.file_bytes(rows, cols).map_err(catalog)?;
+    let in_file = tensor.stored.file_bytes(rows, cols).map_err(catalog)?;
     let on_device = tensor.dtype.device_bytes(rows, cols).map_err(catalog)?;
     if tensor.file_bytes != in_file {
         return wrong(
@@ -309,15 +319,6 @@ fn tensor_fits(plan: &Plan, tensor: &Tensor, buffer: Option<&Buffer>) -> Result<
     if end.is_none_or(|end| end > buffer.bytes) {
         let found = format!("{} + {}", tensor.offset, tensor.bytes);
         return wrong("end", found, format!("at most {}", buffer.bytes));
-    }
-    let end = tensor.file_offset.checked_add(tensor.file_bytes);
-    if end.is_none_or(|end| end > plan.model.file_bytes) {
-        let found = format!("{} + {}", tensor.file_offset, tensor.file_bytes);
-        return wrong(
-            "end in file",
-            found,
-            format!("at most {}", plan.model.file_bytes),
-        );
     }
     Ok(())
 }

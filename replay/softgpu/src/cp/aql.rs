@@ -181,6 +181,7 @@ pub(crate) fn kernel_dispatch(
         groups,
         group_size,
         lds_bytes,
+        scratch_bytes: 0,
         rsrc,
         user_sgprs,
     };

@@ -58,6 +58,7 @@ impl Record {
         }
         entry.dispatches.push(LoggedDispatch {
             symbol: Arc::clone(&kernel.name),
+            object: kernel.object,
             groups: shape.groups,
             group_size: shape.group_size,
             lds_bytes: shape.lds_bytes,

@@ -1,5 +1,6 @@
 //! What a software GPU is made of, and what can go wrong when asking it for something.
 
+use super::faults::FaultScript;
 use crate::isa::Target;
 use crate::memory::{AllocError, MemoryFault};
 use crate::object::{KernelRefusal, ObjectError};
@@ -24,6 +25,8 @@ pub struct SoftConfig {
     pub packet_log_bytes: usize,
     /// Strict mode: hazards are looked for, on one thread. `None` for the fast mode.
     pub strict: Option<StrictConfig>,
+    /// Faults to inject from the start; see [`super::SoftGpu::arm_faults`] for later ones.
+    pub faults: FaultScript,
 }
 
 impl SoftConfig {
@@ -39,6 +42,7 @@ impl SoftConfig {
             keep_packet_log: false,
             packet_log_bytes: 64 << 20,
             strict: None,
+            faults: FaultScript::default(),
         }
     }
 }

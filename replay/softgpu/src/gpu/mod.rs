@@ -3,6 +3,7 @@
 //! function tables to `api`.
 
 mod config;
+pub mod faults;
 mod log;
 mod queue;
 mod signal;
@@ -19,6 +20,7 @@ use crate::isa::Target;
 use crate::memory::AddressSpace;
 use crate::object::{KernelSymbol, LoadedObject, Registry};
 use crate::strict::{Declarations, Footprint, Report, Reports, Strict};
+use faults::{Event, FaultKind, FaultScript, Faults, InjectedFault};
 use log::LogBuffer;
 use signal::Stored;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,6 +80,7 @@ pub(crate) struct Shared {
     pub tally: Tally,
     /// Strict mode, if it is on.
     pub strict: Option<Arc<Strict>>,
+    pub faults: Faults,
     fault: Mutex<Option<String>>,
     objects: AtomicU64,
     /// Grows with every event that the packet processor must look at.
@@ -103,17 +106,43 @@ impl Shared {
         fault.get_or_insert(text);
     }
 
-    fn rang(&self, queue: u64, packet: i64) {
+    /// Shows the live queue of that id to `act`.
+    pub(crate) fn with_queue(&self, id: u64, act: impl FnOnce(&QueueState)) {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = queues.iter().find(|state| state.id == queue) {
+        if let Some(queue) = queues.iter().find(|state| state.id == id) {
+            act(queue);
+        }
+    }
+
+    /// Counts a submission, named `call`. An error says why it does not reach the device.
+    pub(crate) fn submit(&self, call: &str) -> Result<(), String> {
+        let mut result = Ok(());
+        for fault in self.faults.due(Event::Submit) {
+            let text = if fault.kind == FaultKind::LostAtSubmit {
+                let text = self
+                    .faults
+                    .note(fault, &format!("the device was lost at {call}"));
+                self.faults.lose(text.clone());
+                self.wake();
+                text
+            } else {
+                self.faults.note(fault, &format!("{call} fails"))
+            };
+            self.record_fault(text.clone());
+            result = Err(text);
+        }
+        result
+    }
+
+    fn rang(&self, queue: u64, packet: i64) {
+        self.with_queue(queue, |queue| {
             if let Some(strict) = &self.strict {
                 let slot = |id| queue.slot(id);
                 strict.model().rang(queue.id, packet, queue.packets, &slot);
             }
             // Doorbells of several producers may arrive out of order; the largest id counts.
             queue.rung.fetch_max(packet, Ordering::AcqRel);
-        }
-        drop(queues);
+        });
         self.wake();
     }
 }
@@ -139,6 +168,7 @@ impl SoftGpu {
         let shared = Arc::new(Shared {
             signals: Signals::new(Arc::clone(&memory)),
             log: Mutex::new(LogBuffer::new(config.packet_log_bytes)),
+            faults: Faults::new(&config.faults),
             config,
             memory,
             registry,
@@ -223,10 +253,40 @@ impl SoftGpu {
             self.strictly(|strict| strict.model().order.host_store(handle));
         }
         match self.shared.signals.store(handle, value)? {
-            Stored::Doorbell(queue) => self.shared.rang(queue, value),
+            Stored::Doorbell(queue) => {
+                let call = || format!("doorbell of queue {queue}, packet {value}");
+                // A store has no answer: a doorbell that a fault script loses is silent.
+                if !self.shared.faults.is_armed() || self.shared.submit(&call()).is_ok() {
+                    self.shared.rang(queue, value);
+                }
+            }
             Stored::Value => self.signal_changed(),
         }
         Ok(())
+    }
+
+    /// Rings the doorbell for a submission that was counted already.
+    pub(crate) fn ring_doorbell(&self, handle: u64, value: i64) -> Result<(), SoftError> {
+        if let Stored::Doorbell(queue) = self.shared.signals.store(handle, value)? {
+            self.shared.rang(queue, value);
+        }
+        Ok(())
+    }
+
+    /// Arms a fault script in place of what is left of an earlier one; its events are counted from
+    /// this call on. A device that a script has lost stays lost.
+    pub fn arm_faults(&self, script: &FaultScript) {
+        self.shared.faults.arm(script);
+    }
+
+    /// The faults that were injected so far, in order.
+    pub fn injected_faults(&self) -> Vec<InjectedFault> {
+        self.shared.faults.injected()
+    }
+
+    /// Why the device is lost, if it is.
+    pub fn lost(&self) -> Option<String> {
+        self.shared.faults.lost().map(str::to_owned)
     }
 
     /// Adds to a signal's value (acquire and release) and returns the value before.
@@ -357,6 +417,10 @@ impl LoadedObject {
 impl Drop for SoftGpu {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
+        let queues = &self.shared.queues;
+        for queue in &*queues.lock().unwrap_or_else(PoisonError::into_inner) {
+            queue.killed.store(true, Ordering::Release);
+        }
         self.shared.wake();
         if let Some(worker) = self.worker.take()
             && worker.thread().id() != std::thread::current().id()

@@ -3,7 +3,7 @@
 
 use super::config::SoftError;
 use super::{QueueState, Shared};
-use crate::cp::{QueueFault, Served};
+use crate::cp::{Cause, QueueFault, Served};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -68,9 +68,14 @@ fn serve(shared: &Shared, queue: &QueueState) -> Served {
     if queue.destroyed.load(Ordering::Acquire) {
         return Served::Idle;
     }
-    let result = processor.serve(shared, queue);
+    let result = match shared.faults.lost() {
+        None => processor.serve(shared, queue),
+        Some(what) => Err(lost(queue, what)),
+    };
     match result {
         Ok(served) => served,
+        // Nobody is left to tell.
+        Err(_) if queue.killed.load(Ordering::Acquire) => Served::Idle,
         Err(fault) => {
             poison(shared, queue, &fault);
             drop(processor);
@@ -78,6 +83,14 @@ fn serve(shared: &Shared, queue: &QueueState) -> Served {
             Served::Progress
         }
     }
+}
+
+/// What stops a queue of a device that is gone.
+fn lost(queue: &QueueState, what: &str) -> Box<QueueFault> {
+    let cause = Cause::Lost {
+        what: what.to_owned(),
+    };
+    Box::new(QueueFault::of_device(queue.id, cause))
 }
 
 /// Stops the queue, keeps the text and stores the error bits where HSA looks for them.

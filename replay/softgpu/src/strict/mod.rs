@@ -52,6 +52,7 @@ use crate::exec::{Dispatch, ExecError, RunConfig, RunStats, run_strict};
 use crate::isa::Target;
 use crate::memory::{AddressSpace, Observer, Rights};
 use crate::object::{Kernel, Registry};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How strict mode works. The seed is that of the software GPU.
@@ -102,10 +103,11 @@ impl Strict {
         dispatches: &[Dispatch],
         launches: Vec<Pending>,
         config: &RunConfig,
+        stop: &AtomicBool,
     ) -> Result<RunStats, ExecError> {
         let mut model = self.model();
         model.begin(launches);
-        let result = run_strict(memory, dispatches, config, &mut *model);
+        let result = run_strict(memory, dispatches, config, stop, &mut *model);
         model.end();
         result
     }

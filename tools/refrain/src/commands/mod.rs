@@ -57,6 +57,8 @@ fn compile_options(args: &CompileArgs) -> CompileOptions {
     CompileOptions {
         context: args.context,
         kv_dtype: args.kv.unwrap_or(KvArg::F32).dtype(),
+        bucket: args.bucket,
+        no_fuse: args.no_fuse.clone(),
         ..Default::default()
     }
 }

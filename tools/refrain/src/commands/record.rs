@@ -9,9 +9,13 @@ use std::sync::Arc;
 
 pub(super) fn run(args: &RecordArgs) -> anyhow::Result<()> {
     let plan = Arc::new(input::open_plan(&args.plan)?);
+    input::require_weights(&plan)?;
     let model = input::model_of(&plan, &args.plan, args.model_file.as_deref())?;
     super::not_an_input(&args.output, &[&args.plan, &model])?;
     let source = FileSource::open(&model).with_context(|| model.display().to_string())?;
+    for file in source.paths() {
+        super::not_an_input(&args.output, &[file])?;
+    }
     let opened = super::open_device(&args.device)?;
     let reconciled = refrain_replay::record(&opened, &plan, &source, &EmbeddedObjects)?;
     file::store(&args.output, reconciled.recording())?;

@@ -4,6 +4,7 @@
 mod bad_input;
 mod devices;
 mod edges;
+mod formats;
 mod main_job;
 mod packets;
 mod support;

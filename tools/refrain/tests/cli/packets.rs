@@ -12,8 +12,8 @@ fn a_plan_s_packets_dump_and_lint_and_so_do_their_raw_words() {
     let dump = run(&["dump", "--plan", "a.plan", "--raw", "a.ib"]);
     assert_eq!(dump.code, 0, "{}", dump.err);
     let launches = dump.out.matches(" DISPATCH_DIRECT\n").count();
-    assert_eq!(launches, 89);
-    assert_eq!(dump.out.matches("entry>>8 of gemv_q8_0 ").count(), 31);
+    assert_eq!(launches, 59);
+    assert_eq!(dump.out.matches("entry>>8 of gemv3_q8_0 ").count(), 6);
     let last = dump
         .out
         .lines()

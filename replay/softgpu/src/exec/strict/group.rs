@@ -10,6 +10,7 @@ use crate::exec::init::Start;
 use crate::exec::wave::{State, Wave};
 use crate::memory::{LastHit, View};
 use crate::strict::hook::{Watch, WaveFinding, Who};
+use std::sync::atomic::AtomicBool;
 
 /// The barrier of a work-group.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +83,7 @@ pub(super) struct Lent<'a, W: ?Sized> {
     pub(super) code: &'a Code,
     pub(super) view: &'a View,
     pub(super) hits: &'a mut [LastHit; HITS],
+    pub(super) stop: &'a AtomicBool,
     pub(super) watch: &'a mut W,
     pub(super) limit: u32,
     pub(super) budget: u64,
@@ -149,6 +151,7 @@ impl Active {
             program: &lent.code.program,
             constants: &lent.code.program.constants,
             view: lent.view,
+            stop: lent.stop,
             lds: &mut self.lds[..self.lds_bytes],
             hits: lent.hits,
             fault: None,

@@ -8,7 +8,7 @@ use crate::exec::{Dispatch, ExecError, RunConfig, RunStats};
 use crate::memory::{AddressSpace, LastHit, View};
 use crate::strict::hook::Watch;
 use std::cell::RefCell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Work-groups that are under way at once.
 const ACTIVE: usize = 4;
@@ -27,6 +27,7 @@ pub(crate) fn run_strict<W: Watch + ?Sized>(
     memory: &AddressSpace,
     batch: &[Dispatch],
     config: &RunConfig,
+    stop: &AtomicBool,
     watch: &mut W,
 ) -> Result<RunStats, ExecError> {
     let mut plans = Vec::with_capacity(batch.len());
@@ -48,6 +49,7 @@ pub(crate) fn run_strict<W: Watch + ?Sized>(
         plans: &plans,
         config,
         view: &view,
+        stop,
         order: Order::new(groups, config.seed),
         next: 0,
         random: mix(config.seed ^ 0x5711_c7ed),
@@ -71,6 +73,8 @@ struct Run<'a> {
     plans: &'a [Plan],
     config: &'a RunConfig,
     view: &'a View,
+    /// Set when the batch is given up.
+    stop: &'a AtomicBool,
     order: Order,
     /// Place in the order of the next work-group.
     next: u64,
@@ -163,6 +167,7 @@ impl Run<'_> {
             code,
             view: self.view,
             hits: &mut self.hits,
+            stop: self.stop,
             watch,
             limit: (draw % SLICE) as u32 + 1,
             budget,

@@ -14,6 +14,7 @@ use crate::isa::op::Op;
 use crate::isa::operand::{NULL, name};
 use crate::isa::{Format, Generation, Inst};
 use crate::strict::hook::{Watch, WaveFinding, WaveInvalidate, Who};
+use std::sync::atomic::Ordering;
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,12 @@ pub(super) struct Turn<'a, 'v, W: ?Sized> {
 impl<W: Watch + ?Sized> Turn<'_, '_, W> {
     /// Runs up to `limit` micro-operations.
     pub(super) fn run(&mut self, limit: u32, budget: u64) -> Outcome {
+        if self.x.stop.load(Ordering::Relaxed) {
+            self.x.stop(Fault::Stopped);
+            return Outcome::Fault;
+        }
         let code = self.code;
+        let mut uops = code.program.uops_for(self.w.mode);
         let mut pc = self.w.pc as usize;
         let mut count = self.w.count;
         let mut left = limit;
@@ -54,7 +60,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
                 break Outcome::Slice;
             }
             left -= 1;
-            let (Some(u), Some(site)) = (code.program.uops.get(pc), code.sites.get(pc)) else {
+            let (Some(u), Some(site)) = (uops.get(pc), code.sites.get(pc)) else {
                 self.x.stop(Fault::Undecodable);
                 break Outcome::Fault;
             };
@@ -75,6 +81,9 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
                     self.x.stop(Fault::Budget);
                     break Outcome::Fault;
                 }
+            } else if flow == Flow::MODE {
+                uops = code.program.uops_for(self.w.mode);
+                pc += 1;
             } else if flow == Flow::END {
                 break Outcome::End;
             } else if flow == Flow::BARRIER {

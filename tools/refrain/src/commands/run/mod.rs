@@ -14,9 +14,8 @@ use anyhow::Context;
 use printer::Printer;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
-use refrain_planner::gguf::GgufFile;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
-use refrain_planner::{compile, identity::hex};
+use refrain_planner::{ModelSource, compile, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::{OpenedDevice, Retain, Session, SessionOptions, Verification};
 use report::{Outcome, Report};
@@ -154,11 +153,16 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
     Ok(())
 }
 
-fn load(args: &RunArgs, source: Option<GgufFile>, opened: &OpenedDevice) -> anyhow::Result<Loaded> {
+fn load(
+    args: &RunArgs,
+    source: Option<ModelSource>,
+    opened: &OpenedDevice,
+) -> anyhow::Result<Loaded> {
     let (plan, model) = match &source {
         None => {
             fixed_by_plan(args)?;
             let plan = input::open_plan(&args.model)?;
+            input::require_weights(&plan)?;
             let model = input::model_of(&plan, &args.model, args.model_file.as_deref())?;
             (plan, model)
         }
@@ -186,6 +190,8 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
         compile if compile.machine.is_some() => "machine",
         compile if compile.context.is_some() => "context",
         compile if compile.kv.is_some() => "kv",
+        compile if compile.bucket.is_some() => "bucket",
+        compile if !compile.no_fuse.is_empty() => "no-fuse",
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
@@ -195,12 +201,12 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
 }
 
 fn tokenizer(
-    source: &GgufFile,
+    source: &ModelSource,
     plan: &CheckedPlan,
     model: &Path,
 ) -> anyhow::Result<Option<Tokenizer>> {
     let shown = || model.display().to_string();
-    let tokenizer = Tokenizer::from_gguf(source.header()).with_context(shown)?;
+    let tokenizer = Tokenizer::from_metadata(source.metadata()).with_context(shown)?;
     if let Some(tokenizer) = &tokenizer {
         let rows = u64::from(plan.model.geometry.vocab);
         tokenizer.check_embedding_rows(rows).with_context(shown)?;
@@ -226,7 +232,7 @@ fn prompt(
         }
         (None, None, _) => Vec::new(),
     };
-    let (vocab, context) = (plan.model.geometry.vocab, plan.options.context);
+    let (vocab, context) = (plan.model.geometry.vocab, plan.options.bucket);
     if ids.is_empty() {
         return Err(bad(
             "the prompt has no tokens: give at least one character".to_owned()

@@ -76,7 +76,9 @@ fn declared_effects_are_the_real_ones() {
             m.lds = vec![0; 64];
             let inst = instance(&m, row);
             let e = effects(target.generation(), &inst);
-            let mut noise = Noise(0x1234_5678_9abc ^ u64::from(row.opcode) << 20);
+            let mut noise = Noise(
+                0x1234_5678_9abc ^ u64::from(row.opcode(target.generation()).unwrap_or(0)) << 20,
+            );
             let mut ran = false;
             for _ in 0..rounds() {
                 match check(&mut m, &inst, &e, &mut noise) {

@@ -6,6 +6,7 @@ use super::support::Gpu;
 use crate::exec::RunConfig;
 use crate::exec::strict::run_strict;
 use crate::isa::Target;
+use std::sync::atomic::AtomicBool;
 
 /// Another interleaving and other poison never make a finding, nor another result.
 #[test]
@@ -24,7 +25,14 @@ fn every_seed_gives_the_same_bytes_and_no_finding() {
                 let mut keeper = Keeper::default();
                 let config = RunConfig { seed, ..gpu.config };
                 let batch = std::slice::from_ref(&case.dispatch);
-                run_strict(&gpu.memory, batch, &config, &mut keeper).unwrap();
+                run_strict(
+                    &gpu.memory,
+                    batch,
+                    &config,
+                    &AtomicBool::new(false),
+                    &mut keeper,
+                )
+                .unwrap();
                 assert!(
                     keeper.found.is_empty(),
                     "{target} {}, seed {seed}",
@@ -51,7 +59,14 @@ fn shipped_kernels_are_silent_and_agree_with_the_fast_path() {
             let mut keeper = Keeper::default();
             let stats = fast.go(std::slice::from_ref(&f.dispatch)).unwrap();
             let batch = [s.dispatch];
-            let got = run_strict(&strict.memory, &batch, &strict.config, &mut keeper).unwrap();
+            let got = run_strict(
+                &strict.memory,
+                &batch,
+                &strict.config,
+                &AtomicBool::new(false),
+                &mut keeper,
+            )
+            .unwrap();
             assert_eq!(stats, got, "{target} {}", f.name);
             let program = batch[0].program.strict();
             let texts: Vec<String> = keeper

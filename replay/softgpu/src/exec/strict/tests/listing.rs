@@ -7,6 +7,7 @@ use crate::isa::{Target, disassemble};
 use crate::memory::{AddressSpace, Kind, Rights};
 use crate::strict::hook::WaveFinding;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Guest address of every program: no memory is needed for code that is already decoded.
 const BASE: u64 = 0x10_0000;
@@ -110,6 +111,7 @@ impl Bench {
             groups: [launch.groups, 1, 1],
             group_size: [32 * launch.waves, 1, 1],
             lds_bytes: launch.lds,
+            scratch_bytes: 0,
             tag: 0,
         }
     }
@@ -126,7 +128,13 @@ impl Bench {
             threads: 1,
             wave_budget: 100_000,
         };
-        run_strict(&self.memory, &batch, &config, keeper)
+        run_strict(
+            &self.memory,
+            &batch,
+            &config,
+            &AtomicBool::new(false),
+            keeper,
+        )
     }
 }
 

@@ -6,6 +6,7 @@ use super::support::{Args, Gpu, Random};
 use crate::exec::Dispatch;
 use crate::exec::strict::run_strict;
 use crate::isa::Target;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 fn gemv_q8_0(gpu: &Gpu, rows: u32, k: u32) -> Dispatch {
@@ -73,9 +74,15 @@ fn strict_is_at_most_five_times_slower() {
             let fast = best(|| gpu.go(&batch).unwrap().instructions);
             let mut keeper = Keeper::default();
             let strict = best(|| {
-                run_strict(&gpu.memory, &batch, &gpu.config, &mut keeper)
-                    .unwrap()
-                    .instructions
+                run_strict(
+                    &gpu.memory,
+                    &batch,
+                    &gpu.config,
+                    &AtomicBool::new(false),
+                    &mut keeper,
+                )
+                .unwrap()
+                .instructions
             });
             assert!(keeper.found.is_empty(), "{:?}", keeper.found[0]);
             let ratio = fast / strict;

@@ -144,7 +144,9 @@ fn what_is_defined_depends_on_nothing_undefined() {
                 continue;
             }
             let dpp = matches!(row.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
-            let mut noise = Noise(0x9_8765_4321 ^ u64::from(row.opcode) << 24);
+            let mut noise = Noise(
+                0x9_8765_4321 ^ u64::from(row.opcode(target.generation()).unwrap_or(0)) << 24,
+            );
             let mut ran = false;
             for round in 0..4 * rounds() {
                 let mut inst = inst;

@@ -18,6 +18,7 @@ use crate::isa::op::Op;
 use crate::strict::hook::WaveFinding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// One counter of one wait of a kernel.
 struct Place {
@@ -117,7 +118,14 @@ fn findings(gpu: &Gpu, case: &Case, program: &Arc<Program>, seed: u64) -> Vec<Wa
     }];
     let mut keeper = Keeper::default();
     let config = crate::exec::RunConfig { seed, ..gpu.config };
-    run_strict(&gpu.memory, &batch, &config, &mut keeper).unwrap();
+    run_strict(
+        &gpu.memory,
+        &batch,
+        &config,
+        &AtomicBool::new(false),
+        &mut keeper,
+    )
+    .unwrap();
     for ((va, _), words) in case.outputs.iter().zip(saved) {
         let bytes = super::support::bytes(words);
         gpu.memory.write_bytes(*va, &bytes).unwrap();

@@ -1,79 +1,10 @@
-//! table: one row per kernel. The sources in `kernels/hip` say what each computes, in which order.
+//! Kernels of a plain transformer decode step, and the end of every step.
 
-use crate::{
-    Access, Arg, ArgKind, Dtype, Effect, Factor, Grid, KernelRow, Need, Op, Span, Term, Word,
+use super::terms::{
+    E, HEAD_DIM, HEADS, K, KV_DIM, KV_HEADS, N, POS, PROMPT_LEN, R0, R1, ROT_DIM,
+    ROWS as ROW_COUNT, TOKEN, float, inout, input, int, output,
 };
-
-const fn input(name: &'static str) -> Arg {
-    Arg {
-        name,
-        kind: ArgKind::Pointer(Access::Read),
-    }
-}
-const fn output(name: &'static str) -> Arg {
-    Arg {
-        name,
-        kind: ArgKind::Pointer(Access::Write),
-    }
-}
-const fn inout(name: &'static str) -> Arg {
-    Arg {
-        name,
-        kind: ArgKind::Pointer(Access::ReadWrite),
-    }
-}
-const fn int(name: &'static str) -> Arg {
-    Arg {
-        name,
-        kind: ArgKind::U32,
-    }
-}
-const fn float(name: &'static str) -> Arg {
-    Arg {
-        name,
-        kind: ArgKind::F32Bits,
-    }
-}
-
-const E: Factor = Factor::Imm("e");
-const HEAD_DIM: Factor = Factor::Imm("head_dim");
-const HEADS: Factor = Factor::Imm("heads");
-const K: Factor = Factor::Imm("k");
-const KV_DIM: Factor = Factor::Imm("kv_dim");
-const KV_HEADS: Factor = Factor::Imm("kv_heads");
-const N: Factor = Factor::Imm("n");
-const R0: Factor = Factor::Imm("r0");
-const R1: Factor = Factor::Imm("r1");
-const ROT_DIM: Factor = Factor::Imm("rot_dim");
-const ROWS: Factor = Factor::Imm("rows");
-const POS: Factor = Factor::Word(Word::Pos);
-const PROMPT_LEN: Factor = Factor::Word(Word::PromptLen);
-const TOKEN: Factor = Factor::Word(Word::Token);
-
-/// `bytes!(Read "x", [start terms], [end terms])`, a term being `times * factor * factor / over`.
-macro_rules! bytes {
-    ($access:ident $arg:literal, [$($start:tt)*], [$($end:tt)*]) => {
-        Effect {
-            arg: $arg,
-            access: Access::$access,
-            span: Span::Bytes { start: terms!($($start)*), end: terms!($($end)*) },
-        }
-    };
-}
-macro_rules! terms {
-    ($($times:literal $(* $factor:ident)* $(/ $over:literal)?),*) => {
-        &[$(Term { times: $times, over: 1 $(* $over)?, factors: &[$($factor),*] }),*]
-    };
-}
-macro_rules! word {
-    ($access:ident $word:ident) => {
-        Effect {
-            arg: "control",
-            access: Access::$access,
-            span: Span::Word(Word::$word),
-        }
-    };
-}
+use crate::{Access, Dtype, Effect, Grid, KernelRow, Need, Op, Span, Term, Word};
 
 /// Plain embedding tables; `$bytes` is the element size.
 macro_rules! embed {
@@ -126,8 +57,8 @@ const EMBED_Q8_0: KernelRow = KernelRow {
         bytes!(Read "table", [1 * TOKEN * E], [1 * TOKEN * E, 1 * E]),
         bytes!(
             Read "table",
-            [1 * ROWS * E, 1 * TOKEN * E / 16],
-            [1 * ROWS * E, 1 * TOKEN * E / 16, 1 * E / 16]
+            [1 * ROW_COUNT * E, 1 * TOKEN * E / 16],
+            [1 * ROW_COUNT * E, 1 * TOKEN * E / 16, 1 * E / 16]
         ),
         word!(Read Token),
         bytes!(Write "out", [], [4 * E]),
@@ -216,7 +147,7 @@ const W32: Effect = bytes!(Read "w", [4 * R0 * K], [4 * R1 * K]);
 const W16: Effect = bytes!(Read "w", [2 * R0 * K], [2 * R1 * K]);
 const Q8_QUANTS: Effect = bytes!(Read "w", [1 * R0 * K], [1 * R1 * K]);
 const Q8_SCALES: Effect =
-    bytes!(Read "w", [1 * ROWS * K, 1 * R0 * K / 16], [1 * ROWS * K, 1 * R1 * K / 16]);
+    bytes!(Read "w", [1 * ROW_COUNT * K, 1 * R0 * K / 16], [1 * ROW_COUNT * K, 1 * R1 * K / 16]);
 const IN_ROWS: Need = Need::AtMost("r1", "rows");
 
 const QK_NORM: KernelRow = KernelRow {
@@ -409,6 +340,45 @@ const ARGMAX: KernelRow = KernelRow {
     idle_when_done: true,
 };
 
+const SAMPLE: KernelRow = KernelRow {
+    symbol: "sample",
+    op: Op::Sample,
+    dtype: None,
+    head_dim: None,
+    args: &[
+        input("logits"),
+        inout("control"),
+        int("n"),
+        int("top_k"),
+        float("inv_temperature"),
+        float("top_p"),
+    ],
+    block: 1024,
+    grid: Grid::One,
+    lds_bytes: 10432,
+    // Bits of a positive f32 grow with its value: largest finite, and 1.
+    needs: &[
+        Need::Positive("n"),
+        Need::Positive("top_k"),
+        Need::UpTo("top_k", 256),
+        Need::AtMost("top_k", "n"),
+        Need::Positive("inv_temperature"),
+        Need::UpTo("inv_temperature", 0x7F7F_FFFF),
+        Need::Positive("top_p"),
+        Need::UpTo("top_p", 0x3F80_0000),
+    ],
+    effects: &[
+        bytes!(Read "logits", [], [4 * N]),
+        word!(Read Done),
+        word!(Read Pos),
+        word!(Read SeedLo),
+        word!(Read SeedHi),
+        word!(Write Sampled),
+    ],
+    may_alias: &[],
+    idle_when_done: true,
+};
+
 const ADVANCE: KernelRow = KernelRow {
     symbol: "advance",
     op: Op::Advance,
@@ -442,7 +412,8 @@ const ADVANCE: KernelRow = KernelRow {
     idle_when_done: true,
 };
 
-static ROWS_TABLE: [KernelRow; 28] = [
+/// The rows of a plain decode step.
+pub(super) const ROWS: [KernelRow; 29] = [
     embed!("embed_f32", F32, 4),
     embed!("embed_f16", F16, 2),
     embed!("embed_bf16", BF16, 2),
@@ -484,11 +455,6 @@ static ROWS_TABLE: [KernelRow; 28] = [
     attn_decode!("attn_decode_f16_d256", F16, 256, 1024, 512, 8256),
     SILU_MUL,
     ARGMAX,
+    SAMPLE,
     ADVANCE,
 ];
-
-/// Every kernel.
-#[must_use]
-pub fn catalog() -> &'static [KernelRow] {
-    &ROWS_TABLE
-}

@@ -1,0 +1,50 @@
+//! The catalog's rows, a table per family. The sources in `kernels/hip` say what each kernel
+//! computes, in which order; a fused kernel gives the bits of the plain kernels it stands for.
+
+#[macro_use]
+mod terms;
+mod attention;
+mod base;
+mod gemv;
+mod moe;
+mod recurrent;
+
+use crate::KernelRow;
+
+const FAMILIES: [&[KernelRow]; 5] = [
+    &base::ROWS,
+    &gemv::ROWS,
+    &attention::ROWS,
+    &recurrent::ROWS,
+    &moe::ROWS,
+];
+
+const COUNT: usize = {
+    let (mut sum, mut i) = (0, 0);
+    while i < FAMILIES.len() {
+        sum += FAMILIES[i].len();
+        i += 1;
+    }
+    sum
+};
+
+static ROWS_TABLE: [KernelRow; COUNT] = {
+    let mut rows = [base::ROWS[0]; COUNT];
+    let (mut next, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        let mut i = 0;
+        while i < FAMILIES[family].len() {
+            rows[next] = FAMILIES[family][i];
+            next += 1;
+            i += 1;
+        }
+        family += 1;
+    }
+    rows
+};
+
+/// Every kernel.
+#[must_use]
+pub fn catalog() -> &'static [KernelRow] {
+    &ROWS_TABLE
+}
