@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// First bytes of a tape file.
 pub const MAGIC: [u8; 8] = *b"RFNTAPE\n";
 /// Format version that this program writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Domain tag of the file digest.
 const DOMAIN: &str = "refrain 2026 tape file v1";
 const HEADER: usize = 20;
@@ -251,6 +251,7 @@ impl Writer {
                 self.count(ring.len());
                 for launch in ring {
                     self.blob(launch.symbol.as_bytes());
+                    self.bytes(&launch.object);
                     self.shape(launch.grid, launch.block);
                     self.u32(launch.lds);
                     self.bytes(&launch.header.to_le_bytes());
@@ -390,7 +391,7 @@ impl<'a> Reader<'a> {
         let entries = self.list(10, Self::entry)?;
         let ring = match self.u8()? {
             0 => None,
-            1 => Some(self.list(42, Self::ring_launch)?),
+            1 => Some(self.list(74, Self::ring_launch)?),
             _ => return Err(self.wrong("ring flag is neither 0 nor 1")),
         };
         Ok(Tape {
@@ -404,6 +405,7 @@ impl<'a> Reader<'a> {
     fn ring_launch(&mut self) -> Result<RingLaunch, TapeFileError> {
         Ok(RingLaunch {
             symbol: self.string()?,
+            object: self.digest()?,
             grid: self.triple()?,
             block: self.triple()?,
             lds: self.u32()?,
@@ -474,6 +476,7 @@ mod tests {
         };
         let ring = RingLaunch {
             symbol: "axpy".into(),
+            object: [7; 32],
             grid: [4, 2, 1],
             block: [256, 1, 1],
             lds: 640,

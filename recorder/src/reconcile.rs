@@ -680,6 +680,7 @@ impl Judge<'_> {
             };
             let rows = [
                 ("kernel", plan.symbol.clone(), have.symbol.clone()),
+                ("code object", hex(&plan.object), hex(&have.object)),
                 (
                     "grid",
                     format!("{:?}", plan.grid),

@@ -40,6 +40,8 @@ pub enum RecordError {
 pub struct TappedPacket {
     /// Kernel symbol without `.kd`.
     pub symbol: String,
+    /// BLAKE3 of the code object that the kernel was loaded from.
+    pub object: Digest,
     /// Work-groups in x, y, z.
     pub grid: [u32; 3],
     /// Work-items per work-group.
@@ -215,6 +217,7 @@ impl Recorder {
             let (kernarg, pointers) = resolve(&self.log.map, &packet.symbol, &packet.kernarg);
             let TappedPacket {
                 symbol,
+                object,
                 grid,
                 block,
                 lds,
@@ -223,6 +226,7 @@ impl Recorder {
             } = packet;
             RingLaunch {
                 symbol,
+                object,
                 grid,
                 block,
                 lds,

@@ -134,6 +134,8 @@ pub struct Tape {
 pub struct RingLaunch {
     /// Kernel symbol without `.kd`.
     pub symbol: String,
+    /// BLAKE3 of the code object that the dispatched kernel was loaded from.
+    pub object: Digest,
     /// Work-groups in x, y, z.
     pub grid: [u32; 3],
     /// Work-items per work-group in x, y, z.

@@ -35,6 +35,7 @@ impl PacketTap for Tap {
             let launches = packet.dispatches.into_iter();
             launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
+                object: launch.object,
                 grid: launch.groups,
                 block: launch.group_size,
                 lds: launch.lds_bytes,
@@ -497,6 +498,7 @@ impl PacketTap for Late {
         if self.looks == 3 {
             packets.push(TappedPacket {
                 symbol: "late".into(),
+                object: [0; 32],
                 grid: [1; 3],
                 block: [32, 1, 1],
                 lds: 0,

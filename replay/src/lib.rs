@@ -19,6 +19,7 @@ pub mod refusal;
 pub mod replayer;
 pub mod session;
 pub mod spec;
+pub mod strict;
 
 pub use lifecycle::{Checked, Poisoned, Ready, Reconciled, Recorded, Stage, StageError};
 pub use open::{OpenError, OpenedDevice, SoftOptions};

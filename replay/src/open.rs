@@ -5,6 +5,7 @@ use refrain_device::{Device, DeviceError, Runtime};
 use refrain_kernels::Target;
 use refrain_recorder::{PacketTap, TappedPacket};
 use refrain_softgpu::gpu::{SoftConfig, SoftError, SoftGpu};
+use refrain_softgpu::strict::StrictConfig;
 use std::sync::Arc;
 
 /// Most bytes that a software GPU's packet log keeps: many times one token's packets.
@@ -35,6 +36,8 @@ pub struct SoftOptions {
     pub seed: u64,
     /// Threads; `None` for as many as the host has.
     pub threads: Option<usize>,
+    /// Strict mode, see [`crate::strict`].
+    pub strict: Option<StrictConfig>,
 }
 
 /// An open device and what it is called.
@@ -90,6 +93,7 @@ impl OpenedDevice {
         let mut config = SoftConfig::new(soft_target(target));
         config.seed = options.seed;
         config.threads = options.threads.unwrap_or(config.threads).max(1);
+        config.strict = options.strict;
         // The recorder decodes the log; see `GpuTap`.
         config.keep_packet_log = true;
         config.packet_log_bytes = PACKET_LOG_BYTES;
@@ -103,9 +107,10 @@ impl OpenedDevice {
         })
     }
 
-    /// The packet log of a software GPU.
+    /// The packet log of a software GPU that keeps one.
     pub fn tap(&self) -> Option<GpuTap> {
-        self.soft.clone().map(GpuTap)
+        let soft = self.soft.clone();
+        soft.filter(|gpu| gpu.config().keep_packet_log).map(GpuTap)
     }
 }
 
@@ -130,6 +135,7 @@ impl PacketTap for GpuTap {
             let launches = packet.dispatches.into_iter();
             launches.map(move |launch| TappedPacket {
                 symbol: launch.symbol.to_string(),
+                object: launch.object,
                 grid: launch.groups,
                 block: launch.group_size,
                 lds: launch.lds_bytes,

@@ -214,6 +214,7 @@ impl Session {
         objects: &dyn CodeObjects,
         options: SessionOptions,
     ) -> Result<Self, SessionError> {
+        opened.device.set_deadline(options.deadline);
         let mut refusal = None;
         if options.retain != Retain::None {
             match retain(&opened, plan, source, objects, options) {

@@ -5,8 +5,11 @@
     reason = "helpers of tests may panic as tests do"
 )]
 
+mod bad_objects;
+mod conformance;
 mod in_flight;
 mod issues;
 mod mutate;
 mod oracle;
 mod parity;
+mod strict;

@@ -3,6 +3,9 @@
 //! The cases themselves are in `tests/cases`. Tests of one crate live in that crate.
 #![forbid(unsafe_code)]
 
+pub mod conformance;
+pub mod subject;
+
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
@@ -11,6 +14,7 @@ use refrain_planner::machine::Machine;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_replay::strict::StrictConfig;
 use refrain_replay::{DeviceSpec, OpenedDevice, Route, Session, SessionOptions, SoftOptions};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -87,6 +91,8 @@ pub struct Setup {
     pub fused: bool,
     /// Seed of the software GPU.
     pub seed: u64,
+    /// Strict mode of the software GPU.
+    pub strict: Option<StrictConfig>,
 }
 
 impl Setup {
@@ -100,6 +106,7 @@ impl Setup {
             bucket: None,
             fused: true,
             seed: 0,
+            strict: None,
         }
     }
 }
@@ -134,6 +141,7 @@ pub fn session(model: &Path, setup: Setup) -> anyhow::Result<Session> {
     let soft = SoftOptions {
         seed: setup.seed,
         threads: None,
+        strict: setup.strict,
     };
     let opened = OpenedDevice::open(DeviceSpec::Soft(setup.target), soft)?;
     let source = FileSource::open(model)?;

@@ -63,6 +63,7 @@ fn clean() -> Recording {
             let launches = expectation.launches.iter().map(|l| l.launch.clone());
             let ring = launches.clone().map(|l| RingLaunch {
                 symbol: l.symbol,
+                object: l.object,
                 grid: l.grid,
                 block: l.block,
                 lds: 512,
@@ -316,6 +317,11 @@ const ROWS: &[Row] = &[
             "step 1 (s1)",
             "kernarg",
         ],
+    ),
+    (
+        "ring code object",
+        |r| r.tapes[3].ring.as_mut().unwrap()[1].object[31] ^= 1,
+        &["packet 1 in the ring", "code object"],
     ),
     (
         "ring packet missing",

@@ -165,6 +165,11 @@ impl Device {
         self.hip.device_synchronize()
     }
 
+    /// Sets the longest wait for this opening's stream; 60 s unless set.
+    pub fn set_deadline(&self, deadline: Duration) {
+        self.hip.set_deadline(deadline);
+    }
+
     /// Free and total bytes of device memory.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! is left to the executor.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -17,6 +18,11 @@ pub struct Stream {
     handle: HipStream,
     device_key: u64,
 }
+
+/// How long a wait polls before it sleeps between polls.
+const POLLING: Duration = Duration::from_micros(200);
+/// Sleep between polls: what the wait may add to a launch of milliseconds.
+const NAP: Duration = Duration::from_micros(20);
 
 // SAFETY: the handle is opaque, and HIP's stream calls may be made from any thread.
 unsafe impl Send for Stream {}
@@ -41,7 +47,14 @@ impl Stream {
         })
     }
 
+    /// After a wait that ended at its deadline every call answers with its error: HIP itself would
+    /// block behind the work that does not end.
+    fn usable(&self) -> Result<(), DeviceError> {
+        self.hip.hung().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
     fn own(&self, device: &Device, what: &str) -> Result<(), DeviceError> {
+        self.usable()?;
         if device.key == self.device_key {
             return Ok(());
         }
@@ -95,6 +108,7 @@ impl Stream {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.synchronize()?;
         let direction = CopyDirection::HostToDevice;
         let src = bytes.as_ptr().cast();
         // SAFETY: `range` found the bytes in this live buffer, `bytes` outlives the call, which
@@ -120,6 +134,7 @@ impl Stream {
         if out.is_empty() {
             return Ok(());
         }
+        self.synchronize()?;
         let direction = CopyDirection::DeviceToHost;
         let dst = out.as_mut_ptr().cast();
         // SAFETY: as in `copy_to_device`, with `out` borrowed exclusively until the copy ended.
@@ -150,6 +165,7 @@ impl Stream {
         if len == 0 {
             return Ok(());
         }
+        self.synchronize()?;
         // SAFETY: `range` found the bytes in this live buffer (so `len` fits a usize), and the
         // stream is live as long as `self`.
         unsafe {
@@ -158,12 +174,35 @@ impl Stream {
         }
     }
 
-    /// Waits until all work of the stream has ended.
+    /// Waits until all work of the stream has ended, up to the device's deadline. HIP's own wait has
+    /// none, so the stream is asked again and again.
     ///
     /// # Errors
-    /// The first error of that work.
+    /// The first error of that work, or [`DeviceError::DeadlineExceeded`], with which every later
+    /// call on this stream answers too.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
-        // SAFETY: the stream is live as long as `self`.
-        unsafe { self.hip.stream_synchronize(self.handle) }
+        self.usable()?;
+        let (start, deadline) = (Instant::now(), self.hip.deadline());
+        loop {
+            // SAFETY: the stream is live as long as `self`.
+            if unsafe { self.hip.stream_idle(self.handle) }? {
+                return Ok(());
+            }
+            let waited = start.elapsed();
+            if waited >= deadline {
+                let error = DeviceError::DeadlineExceeded {
+                    what: "the end of the stream's work",
+                    waited,
+                    last: 0,
+                    reason: self.hip.fault(),
+                };
+                return Err(self.hip.hang(error));
+            }
+            if waited < POLLING {
+                core::hint::spin_loop();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
     }
 }

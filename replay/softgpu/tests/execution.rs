@@ -38,6 +38,7 @@ fn dispatch(program: &Arc<Program>, waves: u32) -> Dispatch {
         groups: [1, 1, 1],
         group_size: [32 * waves, 1, 1],
         lds_bytes: 0,
+        scratch_bytes: 0,
         tag: 42,
     }
 }
@@ -165,7 +166,7 @@ fn impossible_launches_are_refused_with_their_reason() {
     };
     run_batch(&AddressSpace::new(), std::slice::from_ref(&base), &CONFIG).unwrap();
     type Change = fn(&mut Dispatch);
-    let cases: [(Change, &str); 11] = [
+    let cases: [(Change, &str); 10] = [
         (|d| d.entry_va += 4, "no instruction begins at entry"),
         (|d| d.entry_va = 4, "no instruction begins at entry"),
         (|d| d.group_size = [0, 1, 1], "work-group of"),
@@ -178,8 +179,7 @@ fn impossible_launches_are_refused_with_their_reason() {
             "uses v0..v40, RSRC1 allocates 40",
         ),
         (|d| d.user_sgpr_count = 17, "user SGPRs"),
-        (|d| d.rsrc1 &= !(3 << 16), "RSRC1.FLOAT_DENORM"),
-        (|d| d.rsrc2 |= 1, "RSRC2.SCRATCH_EN"),
+        (|d| d.scratch_bytes = 1 << 20, "bytes of scratch"),
     ];
     for (change, want) in cases {
         let mut d = base.clone();
@@ -208,6 +208,61 @@ fn impossible_launches_are_refused_with_their_reason() {
         ..huge
     };
     assert_eq!(wave_fault(&hang, &config), WaveFault::Budget { budget: 1 });
+}
+
+#[test]
+fn a_wave_follows_its_mode_as_it_changes() {
+    // v0 = 0, v1 = 1.0, v2 = 1e-9; the sum rounded up, then to nearest; singles flushed by
+    // s_setreg_imm32 on MODE[5:4]; 1 + 1 as bits, which flushes to 0 and compares equal to it (else
+    // the branch jumps over what follows); s_denorm_mode 15; the same sum kept.
+    let head = [
+        0x7e00_0280,
+        0x7e02_02f2,
+        0x7e04_02ff,
+        0x3089_705f,
+        0xbf91_0001,
+        0x0606_0501,
+        0xbf91_0000,
+        0x0608_0501,
+        0xb980_0901,
+        0,
+        0xd503_0005,
+        0x0001_0281,
+        0x7c24_0081,
+        0xbfa3_0001,
+        0xbf92_000f,
+        0xd503_0006,
+        0x0001_0281,
+    ];
+    // global_store_b128 v0, v[3:6], s[0:1]
+    let store = |target| match target {
+        Target::Gfx1201 => vec![0xee07_4000, 0x0180_0000, 0, ENDPGM],
+        _ => vec![0xdc76_0000, 0x0000_0300, ENDPGM],
+    };
+    for target in Target::ALL {
+        let words = [head.to_vec(), store(target)].concat();
+        let memory = AddressSpace::new();
+        let va = memory
+            .alloc("out", 16, 16, Rights::READ_WRITE, Kind::Device)
+            .unwrap();
+        let mut d = dispatch(&program(target, &words), 1);
+        (d.user_sgprs[0], d.user_sgprs[1]) = (va as u32, (va >> 32) as u32);
+        run_batch(&memory, &[d.clone()], &CONFIG).unwrap();
+        let read = || {
+            let mut bytes = [0; 16];
+            memory.read_bytes(va, &mut bytes).unwrap();
+            let words = bytes.as_chunks::<4>().0;
+            words
+                .iter()
+                .map(|w| u32::from_le_bytes(*w))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(read(), [0x3f80_0001, 0x3f80_0000, 0, 2], "{target}");
+        // The launch decides the mode to begin with: denormals of singles flushed.
+        d.rsrc1 &= !(3 << 16);
+        run_batch(&memory, &[d], &CONFIG).unwrap();
+        assert_eq!(read(), [0x3f80_0001, 0x3f80_0000, 0, 2], "{target}");
+    }
 }
 
 #[test]

@@ -14,14 +14,20 @@ pub(crate) type Generated = (&'static str, String);
 type Generate = fn(&Repo) -> Result<Vec<Generated>>;
 
 /// What can be regenerated. A new generated file is a new row.
-const GENERATORS: [(&str, Generate); 3] = [
+const GENERATORS: [(&str, Generate); 4] = [
     ("kernel manifest and table", kernel_tables),
     ("kernel page", docs_kernels::generate),
     ("packet page", packet_page),
+    ("instruction coverage page", coverage_page),
 ];
 
 fn packet_page(_: &Repo) -> Result<Vec<Generated>> {
     Ok(vec![("docs/packets.md", refrain_packet::docs::markdown())])
+}
+
+fn coverage_page(_: &Repo) -> Result<Vec<Generated>> {
+    let page = refrain_softgpu::isa::coverage::markdown();
+    Ok(vec![("docs/isa-coverage.md", page)])
 }
 
 /// The sources' digest is kept: only a build may vouch for it.

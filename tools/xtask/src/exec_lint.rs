@@ -220,6 +220,15 @@ mod tests {
         assert_eq!(found, ["0x16a4: v_permlanex16_b32 v3, v3, s2, 0xfedcba98"]);
     }
 
+    /// The listing of the software GPU's fixture `permlane.miscompiled.gfx1100.co`, whose sum is
+    /// wrong when it is executed.
+    #[test]
+    fn the_miscompiled_fixture_is_named() {
+        let text = include_str!("../fixtures/permlane.miscompiled.gfx1100.s");
+        let found = narrowed_cross_lane(&parse(text).unwrap()[0]);
+        assert_eq!(found, ["0x166c: v_permlanex16_b32 v1, v1, s2, 0xfedcba98"]);
+    }
+
     #[test]
     fn sunk_permlane_is_found() {
         for narrowing in ["v_cmpx_eq_u32_e32 0, v0", "s_and_saveexec_b32 s2, vcc_lo"] {

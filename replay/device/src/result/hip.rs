@@ -2,13 +2,16 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::error::{Api, DeviceError};
 use crate::observe::{CopyDirection, HipCall, Observers};
 use crate::status;
 use crate::sys::HipTable;
 use crate::sys::hip::{
-    HIP_DEVICE_PROP_R0600_ARCH_OFFSET, HIP_DEVICE_PROP_R0600_BYTES,
+    HIP_DEVICE_PROP_R0600_ARCH_OFFSET, HIP_DEVICE_PROP_R0600_BYTES, HIP_ERROR_NOT_READY,
     HIP_LAUNCH_PARAM_BUFFER_POINTER, HIP_LAUNCH_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_END,
     HIP_STREAM_NON_BLOCKING, HIP_SUCCESS, HipDeviceAttribute, HipDevicePropR0600, HipFunction,
     HipModule, HipStatus, HipStream,
@@ -21,7 +24,14 @@ pub(crate) struct Hip {
     table: HipTable,
     ordinal: c_int,
     pub(crate) observers: Observers,
+    /// Longest wait for a stream, nanoseconds.
+    deadline_ns: AtomicU64,
+    /// The first wait that ended at its deadline.
+    hung: OnceLock<DeviceError>,
 }
+
+/// Longest wait for a stream unless set: far above any launch of a decode step.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Hip {
     pub(crate) fn new(table: HipTable, ordinal: c_int) -> Self {
@@ -29,6 +39,8 @@ impl Hip {
             table,
             ordinal,
             observers: Observers::default(),
+            deadline_ns: AtomicU64::new(DEADLINE.as_nanos() as u64),
+            hung: OnceLock::new(),
         }
     }
 
@@ -185,6 +197,9 @@ impl Hip {
     /// # Safety
     /// `pointer` came from [`Hip::malloc`], was not freed, and nothing uses it any more.
     pub(crate) unsafe fn free(&self, pointer: *mut c_void) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipFree", unsafe { (self.table.hipFree)(pointer) })
@@ -193,6 +208,9 @@ impl Hip {
     /// # Safety
     /// `pointer` came from [`Hip::host_malloc`], was not freed, and nothing uses it any more.
     pub(crate) unsafe fn host_free(&self, pointer: *mut c_void) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipHostFree", unsafe { (self.table.hipHostFree)(pointer) })
@@ -222,6 +240,9 @@ impl Hip {
     /// # Safety
     /// `stream` came from [`Hip::stream_create`] and was not destroyed.
     pub(crate) unsafe fn stream_destroy(&self, stream: HipStream) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipStreamDestroy", unsafe {
@@ -229,14 +250,43 @@ impl Hip {
         })
     }
 
+    /// Whether all work of the stream has ended.
+    ///
     /// # Safety
     /// `stream` is a live stream of this device.
-    pub(crate) unsafe fn stream_synchronize(&self, stream: HipStream) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn stream_idle(&self, stream: HipStream) -> Result<bool, DeviceError> {
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
-        self.check("hipStreamSynchronize", unsafe {
-            (self.table.hipStreamSynchronize)(stream)
-        })
+        match unsafe { (self.table.hipStreamQuery)(stream) } {
+            HIP_ERROR_NOT_READY => Ok(false),
+            status => self.check("hipStreamQuery", status).map(|()| true),
+        }
+    }
+
+    /// The error of the first wait that ended at its deadline, if one did.
+    pub(crate) fn hung(&self) -> Option<&DeviceError> {
+        self.hung.get()
+    }
+
+    /// Keeps the first such error, and gives it back.
+    pub(crate) fn hang(&self, error: DeviceError) -> DeviceError {
+        self.hung.get_or_init(|| error).clone()
+    }
+
+    /// Whether giving something back would block for ever: HIP waits for the device first, and work
+    /// on it does not end. The process's end gives it back. The software GPU does not block there.
+    fn keeps(&self) -> bool {
+        self.hung.get().is_some() && self.table.refrain_fault.is_none()
+    }
+
+    /// Longest wait for a stream.
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_nanos(self.deadline_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Duration) {
+        let ns = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self.deadline_ns.store(ns, Ordering::Relaxed);
     }
 
     pub(crate) fn device_synchronize(&self) -> Result<(), DeviceError> {
@@ -312,6 +362,9 @@ impl Hip {
     /// # Safety
     /// `module` came from [`Hip::module_load`], was not unloaded, and none of its functions is used.
     pub(crate) unsafe fn module_unload(&self, module: HipModule) -> Result<(), DeviceError> {
+        if self.keeps() {
+            return Ok(());
+        }
         self.select()?;
         // SAFETY: the caller's promise is the call's only precondition.
         self.check("hipModuleUnload", unsafe {

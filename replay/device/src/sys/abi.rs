@@ -141,6 +141,7 @@ fn hip_constants_have_the_bindings_values() {
         hip::HIP_ERROR_NO_BINARY_FOR_GPU.0 => hipError_t_hipErrorNoBinaryForGpu;
         hip::HIP_ERROR_INVALID_HANDLE.0 => hipError_t_hipErrorInvalidHandle;
         hip::HIP_ERROR_NOT_FOUND.0 => hipError_t_hipErrorNotFound;
+        hip::HIP_ERROR_NOT_READY.0 => hipError_t_hipErrorNotReady;
         hip::HIP_ERROR_ILLEGAL_ADDRESS.0 => hipError_t_hipErrorIllegalAddress;
         hip::HIP_ERROR_LAUNCH_FAILURE.0 => hipError_t_hipErrorLaunchFailure;
         hip::HIP_ERROR_NOT_SUPPORTED.0 => hipError_t_hipErrorNotSupported;

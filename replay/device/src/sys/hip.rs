@@ -34,6 +34,8 @@ pub const HIP_ERROR_NO_BINARY_FOR_GPU: HipStatus = HipStatus(209);
 pub const HIP_ERROR_INVALID_HANDLE: HipStatus = HipStatus(400);
 /// `hipErrorNotFound`.
 pub const HIP_ERROR_NOT_FOUND: HipStatus = HipStatus(500);
+/// `hipErrorNotReady`.
+pub const HIP_ERROR_NOT_READY: HipStatus = HipStatus(600);
 /// `hipErrorIllegalAddress`.
 pub const HIP_ERROR_ILLEGAL_ADDRESS: HipStatus = HipStatus(700);
 /// `hipErrorLaunchFailure`.
@@ -166,6 +168,7 @@ macro_rules! hip_rows {
                 hipStreamCreateWithFlags(stream: *mut HipStream, flags: c_uint) -> HipStatus;
                 hipStreamDestroy(stream: HipStream) -> HipStatus;
                 hipStreamSynchronize(stream: HipStream) -> HipStatus;
+                hipStreamQuery(stream: HipStream) -> HipStatus;
                 hipDeviceSynchronize() -> HipStatus;
                 hipGetErrorName(status: HipStatus) -> *const c_char;
                 hipGetErrorString(status: HipStatus) -> *const c_char;

@@ -126,6 +126,28 @@ impl StreamEntry {
         self.drain(&mut progress)
     }
 
+    /// Whether every launch has completed.
+    pub(super) fn idle(&self) -> Result<bool, StreamError> {
+        self.check()?;
+        let value = self.gpu.load_signal(self.pending);
+        let value = value.map_err(|error| StreamError {
+            code: 0,
+            text: error.to_string(),
+        })?;
+        self.check()?;
+        Ok(value < 1)
+    }
+
+    /// Waits until every launch has completed, or none that has not ever will: the queue has
+    /// stopped, or hangs. A driver gets there by resetting the queue.
+    pub(super) fn settle(&self) {
+        while let Ok(value) = self.gpu.wait_signal(self.pending, Condition::Lt, 1, SLICE)
+            && value >= 1
+            && !self.queue.is_stuck()
+            && !self.queue.is_poisoned()
+        {}
+    }
+
     fn drain(&self, progress: &mut Progress) -> Result<(), StreamError> {
         loop {
             let value = self.gpu.wait_signal(self.pending, Condition::Lt, 1, SLICE);
@@ -189,7 +211,7 @@ impl StreamEntry {
             .map_err(fault)?;
         let rung = self
             .gpu
-            .store_signal(self.queue.doorbell_signal(), id.cast_signed());
+            .ring_doorbell(self.queue.doorbell_signal(), id.cast_signed());
         rung.map_err(|error| refused(error.to_string()))
     }
 

@@ -31,6 +31,7 @@ pub(super) const HIP: HipTable = HipTable {
     hipStreamCreateWithFlags: hip::streams::stream_create_with_flags,
     hipStreamDestroy: hip::streams::stream_destroy,
     hipStreamSynchronize: hip::streams::stream_synchronize,
+    hipStreamQuery: hip::streams::stream_query,
     hipDeviceSynchronize: hip::streams::device_synchronize,
     hipGetErrorName: hip::get_error_name,
     hipGetErrorString: hip::get_error_string,

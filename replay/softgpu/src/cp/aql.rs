@@ -98,6 +98,22 @@ pub(crate) fn header(word: u16) -> Result<Header, PacketError> {
     })
 }
 
+/// Scope of the acquire fence: 0 none, 1 agent, 2 system.
+pub(crate) fn acquire(word: u16) -> u16 {
+    word >> 9 & 3
+}
+
+/// Whether the release fence has system scope.
+pub(crate) fn releases(word: u16) -> bool {
+    word >> 11 & 3 == 2
+}
+
+/// The signals that a barrier packet depends on.
+pub(crate) fn dependencies(packet: &Packet<'_>) -> impl Iterator<Item = u64> {
+    let all: [u64; 5] = std::array::from_fn(|index| packet.u64(barrier::DEP_SIGNAL + 8 * index));
+    all.into_iter().filter(|handle| *handle != 0)
+}
+
 /// Checks the completion signal and returns it.
 pub(crate) fn completion(packet: &Packet<'_>, shared: &Shared) -> Result<u64, PacketError> {
     let handle = packet.u64(kd::COMPLETION_SIGNAL);
@@ -165,6 +181,7 @@ pub(crate) fn kernel_dispatch(
         groups,
         group_size,
         lds_bytes,
+        scratch_bytes: 0,
         rsrc,
         user_sgprs,
     };

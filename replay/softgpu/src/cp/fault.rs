@@ -5,6 +5,7 @@ use crate::exec::ExecError;
 use crate::gpu::queue_error_name;
 use crate::memory::MemoryFault;
 use crate::object::KernelRefusal;
+use crate::strict::Report;
 use refrain_packet::decode::DecodeError;
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +40,20 @@ pub struct QueueFault {
     pub code: u32,
     /// What is wrong.
     pub cause: Cause,
+}
+
+impl QueueFault {
+    /// A fault of the whole device, which no packet of this queue caused.
+    pub(crate) fn of_device(queue: u64, cause: Cause) -> Self {
+        Self {
+            queue,
+            packet: 0,
+            packet_type: "none",
+            kernel: None,
+            code: code::EXCEPTION,
+            cause,
+        }
+    }
 }
 
 impl fmt::Display for QueueFault {
@@ -81,6 +96,21 @@ pub enum Cause {
     /// A wave could not go on.
     #[error(transparent)]
     Exec(ExecError),
+    /// Strict mode found something and is to stop at it.
+    #[error("{0}")]
+    Strict(Box<Report>),
+    /// The device is gone; nothing runs on it any more.
+    #[error("{what}")]
+    Lost {
+        /// How it was lost.
+        what: String,
+    },
+    /// A fault script had the packet refused.
+    #[error("{what}")]
+    Injected {
+        /// What the script did.
+        what: String,
+    },
     /// The packet processor's own access to guest memory was refused.
     #[error("{what}: {fault}")]
     Memory {
@@ -364,9 +394,33 @@ pub enum Pm4Reason {
     },
     /// Opcode in the table but not executed.
     #[error(
-        "this packet is known but not executed; use SET_SH_REG, DISPATCH_DIRECT, EVENT_WRITE, ACQUIRE_MEM and NOP"
+        "this packet is known but not executed; use SET_SH_REG, DISPATCH_DIRECT, EVENT_WRITE, ACQUIRE_MEM, RELEASE_MEM, WAIT_REG_MEM, WRITE_DATA, COPY_DATA and NOP"
     )]
     NotExecuted,
+    /// A field of a packet that touches memory.
+    #[error("{field} {value:#x} {what}")]
+    Field {
+        /// Field name.
+        field: &'static str,
+        /// Value found.
+        value: u32,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// An address that the packet processor cannot use.
+    #[error("address {va:#x} must be a multiple of {align} and not 0")]
+    Address {
+        /// Address found.
+        va: u64,
+        /// Alignment required.
+        align: u64,
+    },
+    /// Memory that the packet processor may not touch.
+    #[error("{fault}")]
+    Memory {
+        /// The refused access.
+        fault: MemoryFault,
+    },
     /// VMID or index bits of SET_SH_REG.
     #[error("VMID shift {vmid_shift} and index {index} must be 0")]
     ShTarget {
@@ -631,7 +685,7 @@ impl Pm4Error {
                 code::GROUP_TOO_LARGE
             }
             Pm4Reason::Lds { .. } => code::GROUP_MEMORY,
-            Pm4Reason::KernargMemory { .. } => code::MEMORY_VIOLATION,
+            Pm4Reason::KernargMemory { .. } | Pm4Reason::Memory { .. } => code::MEMORY_VIOLATION,
             _ => code::PACKET_FORMAT,
         }
     }

@@ -2,13 +2,16 @@
 //! checking every register that it relies on, and waits where the buffer says so. Packets are read
 //! by `refrain_packet::decode`; which launches overlap is `batch`'s business.
 
+use super::access;
 use super::batch::{Batch, Origin, Shape, over_budget};
 use super::fault::{Cause, Pm4Error, Pm4Reason, QueueFault};
+use super::inject::{self, Place, Start};
 use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{Shared, count};
 use crate::memory::Access;
 use crate::object::Kernel;
+use crate::strict::Facts;
 use refrain_packet::decode::{Located, packets};
 use refrain_packet::packet::{AcquireMem, Packet};
 use refrain_packet::tables::gcr::{self, GCR_FIELDS};
@@ -43,9 +46,20 @@ pub(crate) struct Run<'a> {
 }
 
 /// The last dispatch that nothing has waited for.
+#[derive(Debug)]
 struct InFlight {
     dword: u32,
     kernel: Arc<Kernel>,
+    /// Where a RELEASE_MEM behind it writes.
+    released: Option<u64>,
+}
+
+/// How far a buffer has come.
+#[derive(Debug, Default)]
+pub(crate) struct Position {
+    /// Dword of the next packet.
+    dword: u32,
+    in_flight: Option<InFlight>,
 }
 
 /// What a packet did.
@@ -53,27 +67,70 @@ enum Step {
     Nothing,
     Launched(Arc<Kernel>),
     Waited,
+    /// RELEASE_MEM to this address.
+    Released(u64),
+    /// WAIT_REG_MEM of this address passed with nothing in flight.
+    Passed(u64),
+    /// WAIT_REG_MEM does not pass.
+    Blocked,
+    Hung,
+}
+
+/// How an indirect buffer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All of it ran.
+    Whole,
+    /// One of its launches never ends.
+    Hung,
+    /// It waits for memory; run it again later, from its position on.
+    Blocked,
 }
 
 impl Run<'_> {
-    /// Runs all packets. At the end no wave of this buffer is in flight.
-    pub(crate) fn run(&mut self, words: &[u32]) -> Result<(), Box<QueueFault>> {
-        self.registers.begin();
-        let mut in_flight: Option<InFlight> = None;
+    /// Runs all packets from `position` on. At the end no wave of this buffer is in flight.
+    pub(crate) fn run(
+        &mut self,
+        words: &[u32],
+        position: &mut Position,
+    ) -> Result<Ended, Box<QueueFault>> {
+        if position.dword == 0 {
+            self.registers.begin();
+        }
         for item in packets(words) {
             let located = item.map_err(|error| self.fault(error.into(), None))?;
+            if located.offset < position.dword {
+                continue;
+            }
+            position.dword = located.offset;
             match self.packet(&located)? {
                 Step::Nothing => {}
                 Step::Launched(kernel) => {
-                    in_flight = Some(InFlight {
+                    position.in_flight = Some(InFlight {
                         dword: located.offset,
                         kernel,
+                        released: None,
                     })
                 }
-                Step::Waited => in_flight = None,
+                Step::Waited => position.in_flight = None,
+                Step::Released(address) => {
+                    if let Some(last) = &mut position.in_flight {
+                        last.released = Some(address);
+                    }
+                }
+                Step::Passed(address) => {
+                    // A timeline: what it waited for was written behind the dispatch.
+                    let last = position.in_flight.take();
+                    position.in_flight = last.filter(|last| last.released != Some(address));
+                }
+                Step::Blocked => return Ok(Ended::Blocked),
+                Step::Hung => {
+                    self.batch.run(self.shared, self.owner.queue)?;
+                    return Ok(Ended::Hung);
+                }
             }
         }
-        if let Some(InFlight { dword, kernel }) = in_flight {
+        if let Some(InFlight { dword, kernel, .. }) = position.in_flight.take() {
             let end = words.len() as u32;
             let reason = Pm4Reason::MissingWait {
                 dispatch: dword,
@@ -87,7 +144,7 @@ impl Run<'_> {
             return Err(self.fault(error, Some(&kernel)));
         }
         count(&self.shared.tally.indirect_buffers, 1);
-        Ok(())
+        Ok(Ended::Whole)
     }
 
     fn fault(&self, error: Pm4Error, kernel: Option<&Kernel>) -> Box<QueueFault> {
@@ -137,29 +194,87 @@ impl Run<'_> {
                 vmid_shift, index, ..
             } => Err(Pm4Reason::ShTarget { vmid_shift, index }),
             Packet::DispatchDirect { dim, initiator } => {
-                return self.dispatch(dim, initiator, &wrong);
+                return self.dispatch(dim, initiator, dword, &wrong);
             }
             Packet::EventWrite { control } if located.packet.is_wait() => {
                 debug_assert_eq!(control & 0x3f, 7, "CS_PARTIAL_FLUSH is event 7");
                 self.batch.run(self.shared, self.owner.queue)?;
+                if let Some(strict) = &self.shared.strict {
+                    strict.wait(self.owner.queue);
+                }
                 Ok(Step::Waited)
             }
             Packet::EventWrite { control } => Err(bad_event(control)),
             Packet::AcquireMem(acquire) => check_acquire(&acquire, self.registers).map(|()| {
-                // Which lines it drops matters once caches are modelled; until then memory is
-                // coherent.
+                // Memory is coherent; which lines it drops matters to strict mode.
                 count(&self.shared.tally.acquires, 1);
+                if let Some(strict) = &self.shared.strict {
+                    strict.acquire_mem(self.owner.queue, acquire.gcr);
+                }
                 Step::Nothing
             }),
-            _ => Err(Pm4Reason::NotExecuted),
+            _ => self.access(&located.packet),
         };
+        // The fault of a launch that a wait found is its own, not this packet's.
+        if let Ok(Step::Blocked) = done {
+            return self.wait_again(located, &wrong);
+        }
         done.map_err(|reason| self.fault(wrong(reason), None))
+    }
+
+    /// A packet by which the processor touches memory itself.
+    fn access(&mut self, packet: &Packet<'_>) -> Result<Step, Pm4Reason> {
+        let (space, generation) = (&self.shared.memory, self.registers.gfx().generation());
+        match *packet {
+            Packet::WriteData {
+                control,
+                address,
+                data,
+            } => access::write_data(space, control, address, data).map(|()| Step::Nothing),
+            Packet::CopyData { control, src, dst } => {
+                access::copy_data(space, control, src, dst).map(|()| Step::Nothing)
+            }
+            Packet::ReleaseMem(ref packet) => {
+                let Some(release) = access::release_mem(space, generation, packet)? else {
+                    return Ok(Step::Nothing);
+                };
+                let origin = Origin {
+                    packet: self.owner.packet,
+                    packet_type: self.owner.packet_type,
+                    signal: 0,
+                };
+                self.batch.release(release, origin);
+                Ok(Step::Released(release.address))
+            }
+            Packet::WaitRegMem(ref packet) => {
+                let met = access::wait_reg_mem(space, packet)?;
+                Ok(match (met, self.batch.is_idle()) {
+                    (true, true) => Step::Passed(packet.address),
+                    // Memory may have met it before what is in flight writes there.
+                    (true, false) => Step::Nothing,
+                    (false, _) => Step::Blocked,
+                })
+            }
+            _ => Err(Pm4Reason::NotExecuted),
+        }
+    }
+
+    /// Lets everything in flight end and looks at a wait once more.
+    fn wait_again(
+        &mut self,
+        located: &Located<'_>,
+        wrong: &dyn Fn(Pm4Reason) -> Pm4Error,
+    ) -> Result<Step, Box<QueueFault>> {
+        self.batch.run(self.shared, self.owner.queue)?;
+        self.access(&located.packet)
+            .map_err(|reason| self.fault(wrong(reason), None))
     }
 
     fn dispatch(
         &mut self,
         dims: [u32; 3],
         word: u32,
+        dword: u32,
         wrong: &dyn Fn(Pm4Reason) -> Pm4Error,
     ) -> Result<Step, Box<QueueFault>> {
         let kernel = self
@@ -173,9 +288,30 @@ impl Run<'_> {
             packet_type: self.owner.packet_type,
             signal: 0,
         };
+        let place = Place {
+            queue: self.owner.queue,
+            packet: self.owner.packet,
+            packet_type: self.owner.packet_type,
+            kernel: Some(&kernel.name),
+        };
+        let start = inject::launch(self.shared, place, kernarg_va, kernel.kernarg_size())?;
         self.record
             .dispatch(self.shared, &kernel, &shape, kernarg_va);
-        self.batch.push(&kernel, shape, origin);
+        if start == Start::Hang {
+            return Ok(Step::Hung);
+        }
+        let watched = self.shared.strict.as_ref().map(|strict| {
+            let facts = Facts {
+                queue: self.owner.queue,
+                packet: self.owner.packet,
+                dword: Some(dword),
+                rsrc3: shape.rsrc[2],
+                release: false,
+                signal: 0,
+            };
+            strict.launch(&kernel, facts)
+        });
+        self.batch.push(&kernel, shape, origin, watched);
         if self.batch.is_full() {
             self.batch.run(self.shared, self.owner.queue)?;
         }
@@ -239,6 +375,7 @@ impl Run<'_> {
                 groups,
                 group_size,
                 lds_bytes,
+                scratch_bytes: 0,
                 rsrc,
                 user_sgprs,
             },

@@ -5,15 +5,18 @@
 use super::aql::{self, Header, Packet, PacketType};
 use super::batch::{Batch, Origin, complete};
 use super::fault::{Cause, PacketError, QueueFault, RingError, code};
-use super::pm4::{Owner, Run};
+use super::inject::{self, Place, Start};
+use super::pm4::{Ended, Owner, Position, Run};
 use super::record::Record;
 use super::registers::Registers;
 use crate::gpu::{INVALID_SLOT, QueueState, Shared, count};
 use crate::memory::MemoryFault;
 use crate::object::gfx;
+use crate::strict::Facts;
 use refrain_packet::Gfx;
 use refrain_packet::tables::objects::queue as at;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Result of serving a queue once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,8 @@ enum Taken {
     Done,
     /// Its dependencies are not met; look again later.
     Blocked,
+    /// A launch of it never ends.
+    Hung,
 }
 
 /// The processor's state for one queue. Buffers keep their capacity between packets.
@@ -38,10 +43,26 @@ enum Taken {
 pub(crate) struct QueueProcessor {
     /// Id of the next packet to take.
     next: u64,
+    /// The id after the last packet that a fault script was asked about.
+    announced: u64,
+    /// A launch never ends, so no further packet is taken.
+    hung: bool,
     registers: Option<Registers>,
     batch: Batch,
     record: Record,
     ib: Vec<u32>,
+    /// The indirect buffer in `ib` that waits for memory.
+    paused: Option<Paused>,
+}
+
+/// An indirect buffer between two looks at it.
+#[derive(Debug)]
+struct Paused {
+    packet: u64,
+    /// Header of its vendor packet.
+    word: u16,
+    signal: u64,
+    position: Position,
 }
 
 /// One packet being processed.
@@ -66,6 +87,15 @@ impl Context<'_> {
         })
     }
 
+    fn place<'a>(&self, kernel: Option<&'a Arc<str>>) -> Place<'a> {
+        Place {
+            queue: self.queue.id,
+            packet: self.id,
+            packet_type: aql::type_name(self.word),
+            kernel,
+        }
+    }
+
     fn packet(&self, error: PacketError) -> Box<QueueFault> {
         let code = error.code();
         self.fault(error.into(), code)
@@ -77,6 +107,14 @@ impl Context<'_> {
 }
 
 impl QueueProcessor {
+    /// The processor of a fresh queue; setting `killed` makes it give up what runs.
+    pub(crate) fn new(killed: Arc<AtomicBool>) -> Self {
+        Self {
+            batch: Batch::new(killed),
+            ..Self::default()
+        }
+    }
+
     /// Takes packets until the ring is empty or one has to wait; then lets everything in flight
     /// finish.
     pub(crate) fn serve(
@@ -84,6 +122,9 @@ impl QueueProcessor {
         shared: &Shared,
         queue: &QueueState,
     ) -> Result<Served, Box<QueueFault>> {
+        if self.hung {
+            return Ok(Served::Idle);
+        }
         let before = self.next;
         let taken = self.take_all(shared, queue);
         // Launches before a faulty packet have started and finish; if one of them faults, it was
@@ -99,6 +140,23 @@ impl QueueProcessor {
 
     /// True when a packet is blocked.
     fn take_all(&mut self, shared: &Shared, queue: &QueueState) -> Result<bool, Box<QueueFault>> {
+        if let Some(paused) = self.paused.take() {
+            let context = Context {
+                shared,
+                queue,
+                id: paused.packet,
+                word: paused.word,
+            };
+            let taken = self.run_buffer(&context, paused);
+            if self.paused.is_none() {
+                self.record.finish(shared);
+            }
+            match taken? {
+                Taken::Done => {}
+                Taken::Blocked => return Ok(true),
+                Taken::Hung => return Ok(self.hang(queue)),
+            }
+        }
         let limit = self.limit(shared, queue)?;
         let mut bytes = [0; 64];
         while self.next < limit {
@@ -109,31 +167,44 @@ impl QueueProcessor {
                 word: 0,
             };
             let slot = queue.slot(self.next);
-            // The header is published last, with release; this load pairs with it.
-            let header = shared.memory.load_u32(slot, Ordering::Acquire);
-            let word = header.map_err(context.memory("reading a packet header"))? as u16;
+            let mut word = header(&context)?;
+            if word & 0xff != INVALID_SLOT as u16 && self.announced <= self.next {
+                self.announced = self.next + 1;
+                inject::packet(shared, Context { word, ..context }.place(None), slot)?;
+                word = header(&context)?;
+            }
             if word & 0xff == INVALID_SLOT as u16 {
                 break;
             }
             let context = Context { word, ..context };
             shared
                 .memory
-                .read_bytes(slot, &mut bytes)
+                .peek(slot, &mut bytes)
                 .map_err(context.memory("reading a packet"))?;
             let taken = self.take(&context, &bytes);
             if taken.is_err() && !self.record.is_open() {
                 self.record.begin(shared, queue.id, self.next, &bytes);
             }
-            self.record.finish(shared);
+            if self.paused.is_none() {
+                self.record.finish(shared);
+            }
             match taken? {
                 Taken::Done => {}
                 Taken::Blocked => return Ok(true),
+                Taken::Hung => return Ok(self.hang(queue)),
             }
             if self.batch.is_full() {
                 self.batch.run(shared, queue.id)?;
             }
         }
         Ok(false)
+    }
+
+    /// From now on no packet is taken; false as nothing is waited for either.
+    fn hang(&mut self, queue: &QueueState) -> bool {
+        self.hung = true;
+        queue.stick();
+        false
     }
 
     /// The id after the last packet that may be taken.
@@ -183,8 +254,14 @@ impl QueueProcessor {
         } = *context;
         let packet = Packet(bytes);
         let Header { kind, barrier } = aql::header(word).map_err(|error| context.packet(error))?;
+        if let Some(strict) = &shared.strict {
+            strict.model().take(queue.id, context.id);
+        }
         if barrier {
             self.batch.run(shared, queue.id)?;
+            if let Some(strict) = &shared.strict {
+                strict.wait(queue.id);
+            }
         }
         let all = match kind {
             PacketType::BarrierAnd => true,
@@ -235,13 +312,35 @@ impl QueueProcessor {
             packet_type: aql::type_name(context.word),
             signal,
         };
+        let place = context.place(Some(&launch.kernel.name));
+        let bytes = launch.kernel.kernarg_size();
+        let start = inject::launch(context.shared, place, launch.kernarg_va, bytes)?;
+        let strict = context.shared.strict.as_ref();
+        let watched = strict.map(|strict| {
+            strict.acquire(context.queue.id, aql::acquire(context.word));
+            let facts = Facts {
+                queue: context.queue.id,
+                packet: context.id,
+                dword: None,
+                rsrc3: launch.shape.rsrc[2],
+                release: aql::releases(context.word),
+                signal,
+            };
+            strict.launch(&launch.kernel, facts)
+        });
         self.record.dispatch(
             context.shared,
             &launch.kernel,
             &launch.shape,
             launch.kernarg_va,
         );
-        self.batch.push(&launch.kernel, launch.shape, origin);
+        if start == Start::Hang {
+            self.batch.run(context.shared, context.queue.id)?;
+            self.retire(context)?;
+            return Ok(Taken::Hung);
+        }
+        self.batch
+            .push(&launch.kernel, launch.shape, origin, watched);
         self.retire(context)?;
         Ok(Taken::Done)
     }
@@ -263,10 +362,16 @@ impl QueueProcessor {
         }
         self.accept(context, packet);
         let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
+        if let Some(strict) = &shared.strict {
+            strict.passed(context.queue.id, aql::dependencies(packet));
+            strict.acquire(context.queue.id, aql::acquire(context.word));
+            strict.complete(context.queue.id, aql::releases(context.word), signal);
+        }
         self.retire(context)?;
         self.record.finish(shared);
         if signal != 0 {
-            complete(shared, signal).map_err(|error| context.packet(error))?;
+            complete(shared, context.queue.id, context.id, signal)
+                .map_err(|error| context.packet(error))?;
         }
         Ok(Taken::Done)
     }
@@ -277,17 +382,41 @@ impl QueueProcessor {
         packet: &Packet<'_>,
     ) -> Result<Taken, Box<QueueFault>> {
         let Context {
+            shared, id, word, ..
+        } = *context;
+        self.accept(context, packet);
+        let buffer = aql::indirect_buffer(packet, shared).map_err(|error| context.packet(error))?;
+        let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
+        inject::indirect_buffer(shared, context.place(None), buffer.va, buffer.dwords);
+        if let Some(strict) = &shared.strict {
+            strict.acquire(context.queue.id, aql::acquire(word));
+        }
+        let mut words = std::mem::take(&mut self.ib);
+        read_words(context, buffer, &mut words)?;
+        self.ib = words;
+        self.retire(context)?;
+        let paused = Paused {
+            packet: id,
+            word,
+            signal,
+            position: Position::default(),
+        };
+        self.run_buffer(context, paused)
+    }
+
+    /// Runs the indirect buffer in `self.ib` from its position on.
+    fn run_buffer(
+        &mut self,
+        context: &Context<'_>,
+        mut paused: Paused,
+    ) -> Result<Taken, Box<QueueFault>> {
+        let Context {
             shared,
             queue,
             id,
             word,
         } = *context;
-        self.accept(context, packet);
-        let buffer = aql::indirect_buffer(packet, shared).map_err(|error| context.packet(error))?;
-        let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
-        let mut words = std::mem::take(&mut self.ib);
-        read_words(context, buffer, &mut words)?;
-        self.retire(context)?;
+        let words = std::mem::take(&mut self.ib);
         let Self {
             registers,
             batch,
@@ -311,15 +440,35 @@ impl QueueProcessor {
             record,
             owner,
         }
-        .run(&words);
+        .run(&words, &mut paused.position);
         self.ib = words;
-        ran?;
+        match ran? {
+            Ended::Whole => {}
+            Ended::Hung => return Ok(Taken::Hung),
+            Ended::Blocked => {
+                self.paused = Some(paused);
+                return Ok(Taken::Blocked);
+            }
+        }
+        if let Some(strict) = &shared.strict {
+            strict.complete(queue.id, aql::releases(word), paused.signal);
+        }
         self.record.finish(shared);
-        if signal != 0 {
-            complete(shared, signal).map_err(|error| context.packet(error))?;
+        if paused.signal != 0 {
+            complete(shared, queue.id, id, paused.signal).map_err(|error| context.packet(error))?;
         }
         Ok(Taken::Done)
     }
+}
+
+/// First half-word of the packet's slot. The header is published last, with release; this load pairs
+/// with it.
+fn header(context: &Context<'_>) -> Result<u16, Box<QueueFault>> {
+    let Context {
+        shared, queue, id, ..
+    } = *context;
+    let word = shared.memory.load_u32(queue.slot(id), Ordering::Acquire);
+    Ok(word.map_err(context.memory("reading a packet header"))? as u16)
 }
 
 fn read_words(
@@ -334,7 +483,7 @@ fn read_words(
     for (index, part) in words.chunks_mut(chunk.len() / 4).enumerate() {
         let bytes = chunk.get_mut(..4 * part.len()).unwrap_or_default();
         let va = buffer.va + 4096 * index as u64;
-        let read = context.shared.memory.read_bytes(va, bytes);
+        let read = context.shared.memory.peek(va, bytes);
         read.map_err(context.memory("reading the indirect buffer"))?;
         for (word, bytes) in part.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = bytes

@@ -53,11 +53,12 @@ impl Record {
         };
         let mut kernarg = vec![0; bytes];
         // The range was checked with the launch; if it was freed since, the launch itself faults.
-        if shared.memory.read_bytes(kernarg_va, &mut kernarg).is_err() {
+        if shared.memory.peek(kernarg_va, &mut kernarg).is_err() {
             kernarg.clear();
         }
         entry.dispatches.push(LoggedDispatch {
             symbol: Arc::clone(&kernel.name),
+            object: kernel.object,
             groups: shape.groups,
             group_size: shape.group_size,
             lds_bytes: shape.lds_bytes,

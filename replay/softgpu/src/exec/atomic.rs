@@ -2,22 +2,26 @@
 //! atomics of the host, so that work-groups on other threads see each as one step.
 
 use super::context::{Ctx, Fault};
-use super::float::{f, max_num, min_num, num};
+use super::flat::{self, Flat};
+use super::float::{bf16, d, f, h, half_num, max_num, max64, min_num, min64, num, to_bf16};
 use super::global::{addresses, bad};
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
 use super::wave::Wave;
+use crate::isa::Generation;
 use crate::isa::op::{Atomic, Wide};
 use crate::memory::{Access, Rights, pointer};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// `Uop::ext`: [4:0] function, [5] 64-bit, [6] returns the old value.
-pub(super) fn flags(function: Atomic, wide: Wide, returns: bool) -> u16 {
+/// `Uop::ext`: [4:0] function, [5] 64-bit, [6] returns the old value, [7] gfx11's float extremes.
+pub(super) fn flags(function: Atomic, wide: Wide, returns: bool, generation: Generation) -> u16 {
     let k = FUNCTIONS.iter().position(|v| *v == function).unwrap_or(0) as u16;
-    k | u16::from(wide == Wide::B64) << 5 | u16::from(returns) << 6
+    k | u16::from(wide == Wide::B64) << 5
+        | u16::from(returns) << 6
+        | u16::from(generation == Generation::Gfx11) << 7
 }
 
-const FUNCTIONS: [Atomic; 18] = [
+const FUNCTIONS: [Atomic; 26] = [
     Atomic::Add,
     Atomic::Sub,
     Atomic::Rsub,
@@ -36,90 +40,133 @@ const FUNCTIONS: [Atomic; 18] = [
     Atomic::AddF,
     Atomic::MinF,
     Atomic::MaxF,
+    Atomic::MskOr,
+    Atomic::Wrap,
+    Atomic::CmpStoreF,
+    Atomic::CmpSwapF,
+    Atomic::SubClamp,
+    Atomic::CondSub,
+    Atomic::PkAddF16,
+    Atomic::PkAddBf16,
 ];
 
-fn function(ext: u16) -> Atomic {
-    FUNCTIONS[usize::from(ext & 31).min(FUNCTIONS.len() - 1)]
+/// Registers of one operand.
+pub(super) const fn registers(ext: u16) -> u16 {
+    if ext & 32 != 0 { 2 } else { 1 }
 }
 
-/// The new value of a 32-bit cell. `compare` only matters to the compare functions.
-fn next32(function: Atomic, old: u32, data: u32, compare: u32) -> u32 {
-    match function {
-        Atomic::Add => old.wrapping_add(data),
-        Atomic::Sub => old.wrapping_sub(data),
-        Atomic::Rsub => data.wrapping_sub(old),
-        Atomic::Inc => {
-            if old >= data {
-                0
-            } else {
-                old + 1
-            }
-        }
-        Atomic::Dec => {
-            if old == 0 || old > data {
-                data
-            } else {
-                old - 1
-            }
-        }
-        Atomic::MinI => (old as i32).min(data as i32) as u32,
-        Atomic::MaxI => (old as i32).max(data as i32) as u32,
-        Atomic::MinU => old.min(data),
-        Atomic::MaxU => old.max(data),
-        Atomic::And => old & data,
-        Atomic::Or => old | data,
-        Atomic::Xor => old ^ data,
-        Atomic::Swap => data,
-        Atomic::CmpSwap | Atomic::CmpStore => {
-            if old == compare {
-                data
-            } else {
-                old
-            }
-        }
-        Atomic::AddF => num(f(old) + f(data)),
-        Atomic::MinF => min_num(old, data),
-        Atomic::MaxF => max_num(old, data),
+/// What `Uop::ext` says.
+#[derive(Clone, Copy)]
+struct Function {
+    kind: Atomic,
+    /// Float extremes by `<` and `>` alone (gfx11) instead of `min_num` and `max_num`.
+    plain: bool,
+}
+
+fn function(ext: u16) -> Function {
+    Function {
+        kind: FUNCTIONS[usize::from(ext & 31).min(FUNCTIONS.len() - 1)],
+        plain: ext & 128 != 0,
     }
 }
 
-/// The new value of a 64-bit cell.
-fn next64(function: Atomic, old: u64, data: u64, compare: u64) -> u64 {
-    match function {
-        Atomic::Add => old.wrapping_add(data),
-        Atomic::Sub => old.wrapping_sub(data),
-        Atomic::Rsub => data.wrapping_sub(old),
-        Atomic::Inc => {
-            if old >= data {
-                0
-            } else {
-                old + 1
-            }
+/// The integer functions, at one width.
+macro_rules! integer {
+    ($kind:expr, $old:expr, $data:expr, $other:expr, $signed:ty, $unsigned:ty) => {{
+        let (old, data, other) = ($old, $data, $other);
+        match $kind {
+            Atomic::Add => old.wrapping_add(data),
+            Atomic::Sub => old.wrapping_sub(data),
+            Atomic::Rsub => data.wrapping_sub(old),
+            Atomic::Inc if old >= data => 0,
+            Atomic::Inc => old + 1,
+            Atomic::Dec if old == 0 || old > data => data,
+            Atomic::Dec => old - 1,
+            Atomic::MinI => (old as $signed).min(data as $signed) as $unsigned,
+            Atomic::MaxI => (old as $signed).max(data as $signed) as $unsigned,
+            Atomic::MinU => old.min(data),
+            Atomic::MaxU => old.max(data),
+            Atomic::And => old & data,
+            Atomic::Or => old | data,
+            Atomic::Xor => old ^ data,
+            Atomic::Swap => data,
+            Atomic::CmpSwap | Atomic::CmpStore if old == other => data,
+            Atomic::MskOr => old & !data | other,
+            Atomic::Wrap if old >= data => old - data,
+            Atomic::Wrap => old.wrapping_add(other),
+            Atomic::SubClamp => old.saturating_sub(data),
+            Atomic::CondSub if old >= data => old - data,
+            _ => old,
         }
-        Atomic::Dec => {
-            if old == 0 || old > data {
-                data
-            } else {
-                old - 1
-            }
-        }
-        Atomic::MinI => (old as i64).min(data as i64) as u64,
-        Atomic::MaxI => (old as i64).max(data as i64) as u64,
-        Atomic::MinU => old.min(data),
-        Atomic::MaxU => old.max(data),
-        Atomic::And => old & data,
-        Atomic::Or => old | data,
-        Atomic::Xor => old ^ data,
-        Atomic::Swap => data,
-        Atomic::CmpSwap | Atomic::CmpStore => {
-            if old == compare {
+    }};
+}
+
+/// The new value of a 32-bit cell. `other` is the compare value, or the second operand of the
+/// functions that have two.
+fn next32(function: Function, old: u32, data: u32, other: u32) -> u32 {
+    match function.kind {
+        Atomic::AddF => num(f(old) + f(data)),
+        Atomic::MinF if function.plain => {
+            if f(data) < f(old) {
                 data
             } else {
                 old
             }
         }
-        // No row of the tables has a 64-bit float atomic.
-        Atomic::AddF | Atomic::MinF | Atomic::MaxF => old,
+        Atomic::MaxF if function.plain => {
+            if f(data) > f(old) {
+                data
+            } else {
+                old
+            }
+        }
+        Atomic::MinF => min_num(data, old),
+        Atomic::MaxF => max_num(data, old),
+        Atomic::CmpStoreF | Atomic::CmpSwapF => {
+            if f(old) == f(other) {
+                data
+            } else {
+                old
+            }
+        }
+        Atomic::PkAddF16 => both(old, data, |a, b| half_num(h(a) + h(b))),
+        Atomic::PkAddBf16 => both(old, data, |a, b| to_bf16(bf16(a) + bf16(b))),
+        kind => integer!(kind, old, data, other, i32, u32),
+    }
+}
+
+/// A function of halves on both halves.
+fn both(a: u32, b: u32, part: impl Fn(u32, u32) -> u32) -> u32 {
+    part(a & 0xffff, b & 0xffff) & 0xffff | part(a >> 16, b >> 16) << 16
+}
+
+/// The new value of a 64-bit cell, as [`next32`].
+fn next64(function: Function, old: u64, data: u64, other: u64) -> u64 {
+    match function.kind {
+        Atomic::MinF if function.plain => {
+            if d(data) < d(old) {
+                data
+            } else {
+                old
+            }
+        }
+        Atomic::MaxF if function.plain => {
+            if d(data) > d(old) {
+                data
+            } else {
+                old
+            }
+        }
+        Atomic::MinF => min64(data, old, false),
+        Atomic::MaxF => max64(data, old, false),
+        Atomic::CmpStoreF | Atomic::CmpSwapF => {
+            if d(old) == d(other) {
+                data
+            } else {
+                old
+            }
+        }
+        kind => integer!(kind, old, data, other, i64, u64),
     }
 }
 
@@ -243,6 +290,48 @@ fn lds_update(lds: &mut [u8], at: u32, is_wide: bool, next: impl Fn(u64) -> u64)
         *cell = (next(old) as u32).to_le_bytes();
         Some(old)
     }
+}
+
+/// Two dwords of 8 aligned bytes, each exchanged if the top bit of its operand is set.
+struct ConditionalExchange;
+
+impl Exec for ConditionalExchange {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let mut room = [0; 32];
+        let base = *w.lanes(x, u.a, &mut room);
+        let mut left = w.exec();
+        while left != 0 {
+            let i = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let at = base[i].wrapping_add(u.imm as u32) & 0xfff8;
+            let data = wide(w, u.b.0, i);
+            let Some(old) = lds_update(x.lds, at, true, |old| {
+                let part = |shift: u32| {
+                    let (d, o) = ((data >> shift) as u32, (old >> shift) as u32);
+                    u64::from(if d >> 31 == 1 { d & 0x7fff_ffff } else { o }) << shift
+                };
+                part(0) | part(32)
+            }) else {
+                return x.stop(Fault::Lds {
+                    lane: i as u32,
+                    address: at,
+                    length: 8,
+                });
+            };
+            put(w, u.dst, i, old, true);
+        }
+        Flow::NEXT
+    }
+}
+
+/// The handler of `ds_condxchg32_rtn_b64`.
+pub(super) fn conditional_exchange(speed: Speed) -> Handler {
+    handler::<ConditionalExchange>(speed)
+}
+
+/// The handler of a flat atomic.
+pub(super) fn flat(speed: Speed) -> Handler {
+    handler::<Flat<GlobalAtomic<false>, { flat::ATOMIC }>>(speed)
 }
 
 /// The handler of a global atomic.

@@ -6,7 +6,7 @@ use super::group::{MAX_WAVES, run_group};
 use super::init::{Start, mix, poison};
 use super::program::KernelInfo;
 use super::wave::Wave;
-use super::{Dispatch, ExecError, LaunchProblem, RunConfig, RunStats, pool};
+use super::{Dispatch, ExecError, LaunchProblem, MAX_SCRATCH, RunConfig, RunStats, pool};
 use crate::isa::Generation;
 use crate::memory::{AddressSpace, LastHit, View};
 use std::cell::RefCell;
@@ -24,13 +24,15 @@ const UNKNOWN_COST: u64 = 300;
 
 /// One dispatch, checked.
 #[derive(Debug)]
-struct Plan {
-    entry: u32,
-    waves: u32,
+pub(super) struct Plan {
+    pub(super) entry: u32,
+    /// Vector registers that its waves start with.
+    pub(super) vgprs: u32,
+    pub(super) waves: u32,
     /// Number of the first work-group of this dispatch in the batch.
-    first: u64,
-    info: Arc<KernelInfo>,
-    spent: AtomicU64,
+    pub(super) first: u64,
+    pub(super) info: Arc<KernelInfo>,
+    pub(super) spent: AtomicU64,
 }
 
 /// Storage that a thread keeps between work-groups.
@@ -54,9 +56,19 @@ pub fn run_batch(
     batch: &[Dispatch],
     config: &RunConfig,
 ) -> Result<RunStats, ExecError> {
+    run_batch_until(memory, batch, config, &AtomicBool::new(false))
+}
+
+/// As [`run_batch`], but gives up with [`super::WaveFault::Stopped`] soon after `stop` is set.
+pub fn run_batch_until(
+    memory: &AddressSpace,
+    batch: &[Dispatch],
+    config: &RunConfig,
+    stop: &AtomicBool,
+) -> Result<RunStats, ExecError> {
     PLANS.with(|plans| match plans.try_borrow_mut() {
-        Ok(mut plans) => run_with(memory, batch, config, &mut plans),
-        Err(_) => run_with(memory, batch, config, &mut Vec::new()),
+        Ok(mut plans) => run_with(memory, batch, config, stop, &mut plans),
+        Err(_) => run_with(memory, batch, config, stop, &mut Vec::new()),
     })
 }
 
@@ -64,6 +76,7 @@ fn run_with(
     memory: &AddressSpace,
     batch: &[Dispatch],
     config: &RunConfig,
+    stop: &AtomicBool,
     plans: &mut Vec<Plan>,
 ) -> Result<RunStats, ExecError> {
     plans.clear();
@@ -92,6 +105,7 @@ fn run_with(
         batch,
         plans,
         config,
+        stop,
         view: &view,
         order: Order::new(groups, config.seed),
         next: AtomicU64::new(0),
@@ -114,6 +128,13 @@ fn run_with(
     if let Some((_, error)) = error {
         return Err(error);
     }
+    if let (true, Some(first)) = (stop.load(Ordering::Relaxed), batch.first()) {
+        return Err(ExecError::Launch {
+            kernel: first.name.clone(),
+            tag: first.tag,
+            problem: LaunchProblem::Stopped,
+        });
+    }
     for (plan, dispatch) in plans.iter().zip(batch) {
         let count: u64 = dispatch.groups.iter().map(|g| u64::from(*g)).product();
         plan.info.learn(
@@ -129,7 +150,7 @@ fn run_with(
 }
 
 /// Checks one dispatch.
-fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
+pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
     let fail = |problem| ExecError::Launch {
         kernel: d.name.clone(),
         tag: d.tag,
@@ -153,6 +174,12 @@ fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
             max: MAX_LDS,
         }));
     }
+    if d.scratch_bytes > MAX_SCRATCH {
+        return Err(fail(LaunchProblem::Scratch {
+            bytes: d.scratch_bytes,
+            max: MAX_SCRATCH,
+        }));
+    }
     let announced = d.rsrc2 >> 1 & 31;
     if d.user_sgpr_count > 16 || d.user_sgpr_count > announced.max(16) {
         return Err(fail(LaunchProblem::UserSgprs {
@@ -160,7 +187,6 @@ fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
             announced,
         }));
     }
-    check_modes(d).map_err(fail)?;
     let Some(entry) = d.program.index_of(d.entry_va) else {
         let (base, len) = (d.program.base(), d.program.len());
         return Err(fail(LaunchProblem::Entry {
@@ -179,44 +205,19 @@ fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
         }));
     }
     let waves = items.div_ceil(32) as u32;
+    let vgprs = if info.relative {
+        allocated.min(256)
+    } else {
+        info.vgprs
+    };
     Ok(Plan {
         entry,
+        vgprs,
         waves,
         first,
         info,
         spent: AtomicU64::new(0),
     })
-}
-
-/// Refuses modes that the handlers do not follow.
-fn check_modes(d: &Dispatch) -> Result<(), LaunchProblem> {
-    let fields = [
-        (
-            "RSRC1.FLOAT_ROUND_MODE",
-            d.rsrc1 >> 12 & 15,
-            0,
-            "0: to nearest even",
-        ),
-        (
-            "RSRC1.FLOAT_DENORM",
-            d.rsrc1 >> 16 & 15,
-            15,
-            "15: denormals kept",
-        ),
-        (
-            "RSRC1.FP16_OVFL",
-            d.rsrc1 >> 26 & 1,
-            0,
-            "0: halves overflow to infinity",
-        ),
-        ("RSRC2.SCRATCH_EN", d.rsrc2 & 1, 0, "0: no scratch memory"),
-    ];
-    for (field, value, want, only) in fields {
-        if value != want {
-            return Err(LaunchProblem::Mode { field, value, only });
-        }
-    }
-    Ok(())
 }
 
 /// What the threads of a batch share.
@@ -225,6 +226,7 @@ struct Job<'a> {
     batch: &'a [Dispatch],
     plans: &'a [Plan],
     config: &'a RunConfig,
+    stop: &'a AtomicBool,
     view: &'a View,
     order: Order,
     next: AtomicU64,
@@ -248,7 +250,7 @@ impl Job<'_> {
     fn work_with(&self, storage: &mut Storage) {
         let mut done = 0;
         let mut hits = [LastHit::default(); HITS];
-        'all: while !self.failed.load(Ordering::Relaxed) {
+        'all: while !self.failed.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             let from = self.next.fetch_add(self.chunk, Ordering::Relaxed);
             if from >= self.order.count {
                 break;
@@ -295,7 +297,7 @@ impl Job<'_> {
         let start = Start {
             dispatch,
             entry: plan.entry,
-            vgprs: plan.info.vgprs,
+            vgprs: plan.vgprs,
             waves: plan.waves,
             poison: word,
         };
@@ -316,6 +318,7 @@ impl Job<'_> {
             program,
             constants: &program.constants,
             view: self.view,
+            stop: self.stop,
             lds,
             hits,
             fault: None,
@@ -332,7 +335,7 @@ impl Job<'_> {
                 Ok(instructions)
             }
             Err(stopped) => {
-                let error = stopped.describe(self.memory, &start, group, budget);
+                let error = stopped.describe(self.memory, &start, program, group, budget);
                 Err(ExecError::Wave(Box::new(error)))
             }
         }
@@ -341,14 +344,14 @@ impl Job<'_> {
 
 /// A permutation of `0..count` from a seed, without a table: a Feistel network over the next power
 /// of four, walked until it lands inside.
-struct Order {
-    count: u64,
+pub(super) struct Order {
+    pub(super) count: u64,
     half: u32,
     seed: u64,
 }
 
 impl Order {
-    fn new(count: u64, seed: u64) -> Self {
+    pub(super) fn new(count: u64, seed: u64) -> Self {
         let bits = 64 - count.saturating_sub(1).leading_zeros();
         Self {
             count,
@@ -357,7 +360,7 @@ impl Order {
         }
     }
 
-    fn at(&self, place: u64) -> u64 {
+    pub(super) fn at(&self, place: u64) -> u64 {
         let mut v = place;
         loop {
             v = self.round(v);

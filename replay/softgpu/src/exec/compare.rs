@@ -153,6 +153,18 @@ fn class_single(x: u64, mask: u64) -> bool {
     )
 }
 
+fn class_half(x: u64, mask: u64) -> bool {
+    let mantissa = x & 0x3ff;
+    class(
+        x >> 15 & 1 == 1,
+        x >> 10 & 0x1f,
+        0x1f,
+        mantissa,
+        mantissa >> 9 == 1,
+        mask,
+    )
+}
+
 fn class_double(x: u64, mask: u64) -> bool {
     let mantissa = x & 0xf_ffff_ffff_ffff;
     class(
@@ -208,6 +220,7 @@ compares! {
     U32Le false |a, b| (a as u32) <= (b as u32);
     U32Gt false |a, b| (a as u32) > (b as u32);
     U32Ge false |a, b| (a as u32) >= (b as u32);
+    F16Class false |a, b| class_half(a, b);
     F64Class true |a, b| class_double(a, b);
 }
 
@@ -313,6 +326,7 @@ pub(super) fn find(ty: CmpTy, cond: Cond, to_exec: bool, speed: Speed) -> (Handl
         (CmpTy::F32, Cond::Neq) => pick!(F32Neq),
         (CmpTy::F32, Cond::Nlt) => pick!(F32Nlt),
         (CmpTy::F32, Cond::Class) => pick!(F32Class),
+        (CmpTy::F16, Cond::Class) => pick!(F16Class),
         (CmpTy::F64, Cond::Class) => pick!(F64Class),
         (CmpTy::I32, Cond::Lt) => pick!(I32Lt),
         (CmpTy::I32 | CmpTy::U32, Cond::Eq) => pick!(I32Eq),

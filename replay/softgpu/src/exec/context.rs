@@ -4,6 +4,7 @@ use super::program::Program;
 use super::uop::{Flow, Src};
 use super::wave::Row;
 use crate::memory::{Access, LastHit, Rights, View};
+use std::sync::atomic::AtomicBool;
 
 /// Why a wave cannot go on; the batch adds kernel, group, wave and instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,13 @@ pub(crate) enum Fault {
         address: u32,
         length: u32,
     },
+    /// An access outside the lane's scratch memory.
+    Scratch {
+        lane: u32,
+        address: u32,
+        length: u32,
+        size: u32,
+    },
     /// An instruction whose effect is not modelled in this situation.
     Unsupported(&'static str),
     /// Words that do not decode were reached.
@@ -29,6 +37,8 @@ pub(crate) enum Fault {
     Jump { address: u64 },
     /// Budget used up.
     Budget,
+    /// Somebody gave the batch up.
+    Stopped,
 }
 
 /// Last-hit slots of memory instructions.
@@ -39,6 +49,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) program: &'a Program,
     pub(crate) constants: &'a [Row],
     pub(crate) view: &'a View,
+    /// Set when the batch is given up.
+    pub(crate) stop: &'a AtomicBool,
     pub(crate) lds: &'a mut [u8],
     pub(crate) hits: &'a mut [LastHit; HITS],
     pub(crate) fault: Option<Fault>,

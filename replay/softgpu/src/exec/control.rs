@@ -35,11 +35,25 @@ macro_rules! controls {
         pub(super) fn find(op: Op, speed: Speed) -> Option<Handler> {
             match op {
                 $(Op::$name => Some(handler::<$name>(speed)),)*
+                Op::SSendmsgRtn(_) => Some(handler::<MessageWithAnswer>(speed)),
                 _ => None,
             }
         }
     };
 }
+
+/// `s_sendmsg_rtn`: clocks, doorbells and trap addresses.
+struct MessageWithAnswer;
+
+impl Exec for MessageWithAnswer {
+    fn run<L: Level>(_w: &mut Wave, _u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        x.stop(Fault::Unsupported(
+            "messages with an answer (clocks, doorbells) go to hardware that is not modelled",
+        ))
+    }
+}
+
+const NAMED_BARRIER: &str = "named barriers are not modelled, only the work-group's";
 
 /// Signals the group's barrier for this wave.
 fn signal(w: &mut Wave, x: &mut Ctx<'_>) {
@@ -65,6 +79,8 @@ controls! {
     SInv |_w, _u, _x| Flow::NEXT;
     GCache |_w, _u, _x| Flow::NEXT;
     DsNop |_w, _u, _x| Flow::NEXT;
+    // It exchanges the halves of a wave64; on a wave32 it does nothing (RDNA ISA).
+    VPermlane64B32 |_w, _u, _x| Flow::NEXT;
     VNop |_w, _u, _x| Flow::NEXT;
     SEndpgm |_w, _u, _x| Flow::END;
     SBranch |_w, u, x| branch(u, x, true);
@@ -100,6 +116,18 @@ controls! {
             x.stop(Fault::Unsupported("only the work-group barrier -1 is modelled"))
         }
     };
+    SGetBarrierState |w, u, x| {
+        if w.scalar(x, u.a) != u32::MAX {
+            return x.stop(Fault::Unsupported("only the work-group barrier -1 is modelled"));
+        }
+        // Signals, members, and whether the barrier exists.
+        w.set(u.dst, (x.signals & 0x7f) << 16 | (x.alive & 0x7f) << 4 | 1);
+        Flow::NEXT
+    };
+    SBarrierInit |_w, _u, x| x.stop(Fault::Unsupported(NAMED_BARRIER));
+    SBarrierJoin |_w, _u, x| x.stop(Fault::Unsupported(NAMED_BARRIER));
+    SBarrierLeave |_w, _u, x| x.stop(Fault::Unsupported(NAMED_BARRIER));
+    SPrefetch |_w, _u, _x| Flow::NEXT;
     SSendmsg |_w, u, x| {
         // 3: the wave gives its vector registers back early; nothing to do here.
         if u.imm & 0xff == 3 {
@@ -108,19 +136,13 @@ controls! {
             x.stop(Fault::Unsupported("messages other than MSG_DEALLOC_VGPRS go to hardware that is not modelled"))
         }
     };
-    SRoundMode |w, u, x| {
-        if u.imm as u32 & 15 == w.mode & 15 {
-            Flow::NEXT
-        } else {
-            x.stop(Fault::Unsupported("rounding modes other than to nearest even are not modelled"))
-        }
+    SRoundMode |w, u, _x| {
+        w.mode = w.mode & !15 | u.imm as u32 & 15;
+        Flow::MODE
     };
-    SDenormMode |w, u, x| {
-        if u.imm as u32 & 15 == w.mode >> 4 & 15 {
-            Flow::NEXT
-        } else {
-            x.stop(Fault::Unsupported("flushing of denormals is not modelled"))
-        }
+    SDenormMode |w, u, _x| {
+        w.mode = w.mode & !0xf0 | (u.imm as u32 & 15) << 4;
+        Flow::MODE
     };
     STrap |_w, _u, x| x.stop(Fault::Unsupported("s_trap: there is no trap handler"));
     SCodeEnd |_w, _u, x| x.stop(Fault::Unsupported("execution ran into the padding after the code"));

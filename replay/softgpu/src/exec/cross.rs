@@ -52,8 +52,24 @@ fn permlane(w: &mut Wave, u: &Uop, x: &Ctx<'_>, cross: usize) {
     w.put(u.dst, &out);
 }
 
+/// As [`permlane`], with the lane number in a vector register.
+fn permlane_var(w: &mut Wave, u: &Uop, x: &Ctx<'_>, cross: usize) {
+    let (from, select) = (copy(w, x, u.a), copy(w, x, u.b));
+    let exec = w.exec();
+    let mut out = w.v[usize::from(u.dst & 511)];
+    for (i, lane) in out.iter_mut().enumerate() {
+        let source = ((i & 16) ^ cross) | (select[i] & 15) as usize;
+        if u.ext & 1 == 1 || exec >> source & 1 == 1 {
+            *lane = from[source];
+        } else if u.ext & 2 == 2 {
+            *lane = 0;
+        }
+    }
+    w.put(u.dst, &out);
+}
+
 /// Lane that `ds_swizzle_b32` reads (RDNA ISA: swizzle modes).
-fn swizzle_lane(pattern: u32, i: u32) -> u32 {
+pub(super) fn swizzle_lane(pattern: u32, i: u32) -> u32 {
     if pattern >= 0xe000 {
         // FFT: reverse the lane number, drop as many bits as the mask has.
         let mask = pattern & 31;
@@ -101,20 +117,36 @@ crossings! {
         w.put(u.dst, &from);
         w.put(u.a.0, &to)
     };
-    VMbcntLoU32B32 |w, u, x| {
-        let (mask, base) = (copy(w, x, u.a), copy(w, x, u.b));
-        let out = std::array::from_fn(|i| {
-            (mask[i] & ((1 << i) - 1)).count_ones().wrapping_add(base[i])
-        });
-        w.put(u.dst, &out)
-    };
-    VMbcntHiU32B32 |w, u, x| {
-        // A wave32 has no lanes above 31, so nothing is counted.
-        let base = copy(w, x, u.b);
-        w.put(u.dst, &base)
+    VSwapB16 |w, u, x| {
+        let (high_from, high_to) = (u.ext & 1 == 1, u.ext & 8 == 8);
+        let from = copy(w, x, u.a);
+        let to = w.v[usize::from(u.dst & 511)];
+        let part = |row: &Row, high: bool| row.map(|v| if high { v >> 16 } else { v & 0xffff });
+        let (a, b) = (part(&from, high_from), part(&to, high_to));
+        let place = |row: &Row, half: &Row, high: bool| -> Row {
+            std::array::from_fn(|i| if high {
+                row[i] & 0xffff | half[i] << 16
+            } else {
+                row[i] & 0xffff_0000 | half[i]
+            })
+        };
+        // Both halves of one register may trade places.
+        w.put(u.dst, &place(&to, &a, high_to));
+        let from = copy(w, x, u.a);
+        w.put(u.a.0, &place(&from, &b, high_from))
     };
     VPermlane16B32 |w, u, x| permlane(w, u, x, 0);
     VPermlanex16B32 |w, u, x| permlane(w, u, x, 16);
+    VPermlane16VarB32 |w, u, x| permlane_var(w, u, x, 0);
+    VPermlanex16VarB32 |w, u, x| permlane_var(w, u, x, 16);
+    DsBpermuteFiB32 |w, u, x| {
+        let (address, data) = (copy(w, x, u.a), copy(w, x, u.b));
+        let out = std::array::from_fn(|i| {
+            let lane = address[i].wrapping_add(u.imm as u32) / 4 % 32;
+            data[lane as usize]
+        });
+        w.put(u.dst, &out)
+    };
     DsBpermuteB32 |w, u, x| {
         let (address, data) = (copy(w, x, u.a), copy(w, x, u.b));
         let exec = w.exec();

@@ -47,6 +47,9 @@ impl ExecError {
 /// Why a dispatch cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchProblem {
+    /// The queue was destroyed while launches ran.
+    #[error("given up with the launches beside it: their queue was destroyed")]
+    Stopped,
     /// No instruction begins at the entry address.
     #[error(
         "no instruction begins at entry {entry:#x} (code {base:#x}, {len} bytes); use the descriptor's entry offset"
@@ -101,15 +104,13 @@ pub enum LaunchProblem {
         /// `RSRC2.USER_SGPR`.
         announced: u32,
     },
-    /// A mode that is not modelled.
-    #[error("{field} = {value:#x} is not modelled; only {only}")]
-    Mode {
-        /// Register field.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-        /// What is modelled.
-        only: &'static str,
+    /// More scratch memory than a work-item can have.
+    #[error("{bytes} bytes of scratch per work-item; there are at most {max}")]
+    Scratch {
+        /// Bytes asked for.
+        bytes: u32,
+        /// Largest size.
+        max: u32,
     },
 }
 
@@ -170,6 +171,20 @@ pub enum WaveFault {
         /// Bytes that the work-group has.
         size: u32,
     },
+    /// A scratch access outside what the launch gave each work-item.
+    #[error(
+        "lane {lane}: {length} bytes at scratch offset {address:#x} of {size}; raise private_segment_size or check the index"
+    )]
+    Scratch {
+        /// Lane.
+        lane: u32,
+        /// Byte offset.
+        address: u32,
+        /// Bytes accessed.
+        length: u32,
+        /// Bytes that each work-item has.
+        size: u32,
+    },
     /// An instruction whose effect is not modelled here.
     #[error("not modelled: {0}")]
     Unsupported(&'static str),
@@ -188,6 +203,9 @@ pub enum WaveFault {
         /// `RunConfig::wave_budget`.
         budget: u64,
     },
+    /// The queue was destroyed while the wave ran.
+    #[error("stopped: its queue was destroyed")]
+    Stopped,
     /// A barrier that can never complete.
     #[error("deadlock: {waiting} waves wait at the barrier, {ended} have ended, none can signal")]
     Deadlock {

@@ -127,6 +127,113 @@ pub(crate) fn h(bits: u32) -> f32 {
     f(half_to_single(bits & 0xffff))
 }
 
+/// bfloat16 as f32 value.
+#[inline(always)]
+pub(crate) fn bf16(bits: u32) -> f32 {
+    f(bits << 16)
+}
+
+/// A bfloat16 result, to nearest even.
+#[inline(always)]
+pub(crate) fn to_bf16(x: f32) -> u32 {
+    let bits = num(x);
+    if x.is_nan() {
+        return bits >> 16;
+    }
+    (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+}
+
+/// How the smaller or larger of two halves is picked; as for singles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A NaN loses (`max_num`).
+    Num,
+    /// A NaN loses, a signalling one wins (gfx11 in IEEE mode).
+    Ieee,
+    /// A NaN wins (`maximum`).
+    Wins,
+}
+
+/// The larger (`LARGER`) or smaller of two halves; +0 is larger than -0.
+#[inline(always)]
+pub(crate) fn half_extreme<const LARGER: bool>(a: u32, b: u32, rule: Rule) -> u32 {
+    const QUIET: u32 = 0x200;
+    let (a, b) = (a & 0xffff, b & 0xffff);
+    let nan = |v: u32| v & 0x7fff > 0x7c00;
+    let signalling = |v: u32| nan(v) && v & QUIET == 0;
+    if nan(a) || nan(b) {
+        let wins = match rule {
+            Rule::Num => false,
+            Rule::Ieee => signalling(a) || signalling(b),
+            Rule::Wins => true,
+        };
+        let first = if wins {
+            signalling(a) || (nan(a) && !signalling(b))
+        } else {
+            nan(b)
+        };
+        let chosen = if first { a } else { b };
+        return if nan(chosen) { chosen | QUIET } else { chosen };
+    }
+    let zeros = (a | b) & 0x7fff == 0;
+    let less = h(a) < h(b) || (zeros && a > b);
+    if less == LARGER { b } else { a }
+}
+
+/// Median of halves by the ISA's rule: with a NaN the minimum of all three.
+pub(crate) fn half_median(a: u32, b: u32, c: u32, rule: Rule) -> u32 {
+    let nan = |v: u32| v & 0x7fff > 0x7c00;
+    let max = |x, y| half_extreme::<true>(x, y, rule);
+    let min = |x, y| half_extreme::<false>(x, y, rule);
+    if nan(a) || nan(b) || nan(c) {
+        return min(min(a, b), c);
+    }
+    let top = h(max(max(a, b), c));
+    if top == h(a) {
+        max(b, c)
+    } else if top == h(b) {
+        max(a, c)
+    } else {
+        max(a, b)
+    }
+}
+
+/// IEEE 754-2019 `maximum` or `minimum` of doubles: a NaN wins.
+pub(crate) fn wins64(a: u64, b: u64, larger: bool) -> u64 {
+    const QUIET: u64 = 1 << 51;
+    let signalling = |v: u64| d(v).is_nan() && v & QUIET == 0;
+    match (d(a).is_nan(), d(b).is_nan()) {
+        (false, false) if larger => max64(a, b, false),
+        (false, false) => min64(a, b, false),
+        (true, _) if signalling(a) || !signalling(b) => a | QUIET,
+        _ => b | QUIET,
+    }
+}
+
+/// `v_div_fixup_f16`: special cases of the quotient s2/s1 whose value is s0.
+pub(crate) fn half_div_fixup(s0: u32, s1: u32, s2: u32) -> u32 {
+    const INF: u32 = 0x7c00;
+    let sign = (s1 ^ s2) & 0x8000;
+    let (a1, a2) = (s1 & 0x7fff, s2 & 0x7fff);
+    match (a1, a2) {
+        _ if a1 > INF || a2 > INF => 0x7e00,
+        (0, 0) | (INF, INF) => 0xfe00,
+        (0, _) | (_, INF) => sign | INF,
+        (INF, _) | (_, 0) => sign,
+        _ => sign | s0 & 0x7fff,
+    }
+}
+
+/// A value clamped to [-1, 1] or [0, 1] as a 16-bit fraction of `scale`, to nearest even.
+pub(crate) fn normalised(x: f32, low: f32, scale: f32) -> u32 {
+    if x.is_nan() {
+        return 0;
+    }
+    // The product has at most 40 bits, so it is exact before it is rounded.
+    let product = f64::from(x.clamp(low, 1.0)) * f64::from(scale);
+    (product.round_ties_even() as i32) as u32 & 0xffff
+}
+
 #[inline(always)]
 fn is_nan(x: u32) -> bool {
     x & 0x7fff_ffff > 0x7f80_0000

@@ -5,6 +5,7 @@
 //! per lane, in lane order, so that the first bad lane is the one reported).
 
 use super::context::{Ctx, Fault};
+use super::flat::{self, ByLane, Flat};
 use super::guest;
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
@@ -105,12 +106,12 @@ fn consecutive(at: &[u64; 32], step: u64) -> bool {
     wrong == 0
 }
 
-/// Loads 16 bytes per lane into four rows.
+/// Loads 16 bytes per lane into four rows, with what every CPU of the architecture has.
 ///
 /// # Safety
 /// 16 bytes at each address were checked for reading.
 #[inline(always)]
-unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+pub(super) unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
     #[cfg(target_arch = "x86_64")]
     {
         use crate::memory::pointer;
@@ -176,7 +177,7 @@ impl<E: Element, const SCALAR: bool> Exec for GlobalLoad<E, SCALAR> {
             && let Some(rows) = w.v.get_mut(dst..).and_then(|tail| tail.first_chunk_mut())
         {
             // SAFETY: all lanes were checked just above.
-            unsafe { gather_wide(&at, rows) };
+            unsafe { L::gather_wide(&at, rows) };
             return Flow::NEXT;
         }
         // SAFETY: all lanes were checked just above.
@@ -275,7 +276,7 @@ fn registers(w: &Wave, u: &Uop, lane: usize) -> [u32; 4] {
 /// Scalar load of `N` dwords from pair `a` plus register `b` plus the immediate.
 struct ScalarLoad<const N: usize>;
 
-fn scalar_address(w: &Wave, u: &Uop, x: &Ctx<'_>) -> u64 {
+pub(super) fn scalar_address(w: &Wave, u: &Uop, x: &Ctx<'_>) -> u64 {
     let offset = (i64::from(u.imm) as u64).wrapping_add(u64::from(w.scalar(x, u.b)));
     w.scalar64(x, u.a).wrapping_add(offset)
 }
@@ -327,6 +328,135 @@ pub(super) fn scalar_load(load: Load, speed: Speed) -> Option<Handler> {
         Load::I16 => handler::<ScalarLoadPart<I16>>(speed),
         _ => return None,
     })
+}
+
+/// Scalar load of `N` dwords through the buffer descriptor `a`; dwords outside the buffer are 0
+/// (RDNA ISA, scalar buffer loads).
+struct BufferLoad<const N: usize>;
+
+/// Base address and size of a buffer descriptor, in bytes.
+fn buffer(w: &Wave, src: super::uop::Src) -> (u64, u64) {
+    let at = |k: u16| w.s[usize::from((src.0 + k) & 0xff)];
+    let base = u64::from(at(0)) | u64::from(at(1) & 0xffff) << 32;
+    let stride = u64::from(at(1) >> 16 & 0x3fff);
+    (base, u64::from(at(2)) * stride.max(1))
+}
+
+impl<const N: usize> Exec for BufferLoad<N> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let (base, size) = buffer(w, u.a);
+        let offset = (i64::from(u.imm) as u64).wrapping_add(u64::from(w.scalar(x, u.b))) & !3;
+        for k in 0..N {
+            let at = offset.wrapping_add(4 * k as u64);
+            let mut value = 0;
+            if at.checked_add(4).is_some_and(|end| end <= size) {
+                let va = base.wrapping_add(at);
+                if !x.allows(u.hit, va, 4, Rights::READ) {
+                    return bad(x, 0, va, 4, Access::Read);
+                }
+                // SAFETY: the dword was checked just above.
+                value = unsafe { guest::read(va) };
+            }
+            w.set(u.dst + k as u16, value);
+        }
+        Flow::NEXT
+    }
+}
+
+/// As [`BufferLoad`], of less than a dword (gfx12).
+struct BufferLoadPart<E>(std::marker::PhantomData<E>);
+
+impl<E: Element> Exec for BufferLoadPart<E> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let (base, limit) = buffer(w, u.a);
+        let each = size::<E>();
+        let offset = (i64::from(u.imm) as u64).wrapping_add(u64::from(w.scalar(x, u.b)));
+        let offset = offset & !(each - 1);
+        let mut value = 0;
+        if offset.checked_add(each).is_some_and(|end| end <= limit) {
+            let va = base.wrapping_add(offset);
+            if !x.allows(u.hit, va, each, Rights::READ) {
+                return bad(x, 0, va, each, Access::Read);
+            }
+            // SAFETY: the bytes were checked just above.
+            let bytes: E::Bytes = unsafe { guest::read(va) };
+            value = E::unpack(bytes, 0)[0];
+        }
+        w.set(u.dst, value);
+        Flow::NEXT
+    }
+}
+
+/// The handler of a scalar load through a buffer descriptor.
+pub(super) fn buffer_load(load: Load, speed: Speed) -> Option<Handler> {
+    Some(match load {
+        Load::B32 => handler::<BufferLoad<1>>(speed),
+        Load::B64 => handler::<BufferLoad<2>>(speed),
+        Load::B96 => handler::<BufferLoad<3>>(speed),
+        Load::B128 => handler::<BufferLoad<4>>(speed),
+        Load::B256 => handler::<BufferLoad<8>>(speed),
+        Load::B512 => handler::<BufferLoad<16>>(speed),
+        Load::U8 => handler::<BufferLoadPart<U8>>(speed),
+        Load::I8 => handler::<BufferLoadPart<I8>>(speed),
+        Load::U16 => handler::<BufferLoadPart<U16>>(speed),
+        Load::I16 => handler::<BufferLoadPart<I16>>(speed),
+        _ => return None,
+    })
+}
+
+/// The handler of a load at scalar address plus the lane's own four bytes.
+pub(super) fn load_by_lane(speed: Speed) -> Handler {
+    handler::<ByLane<GlobalLoad<B32, true>>>(speed)
+}
+
+/// The handler of a store at scalar address plus the lane's own four bytes.
+pub(super) fn store_by_lane(speed: Speed) -> Handler {
+    handler::<ByLane<GlobalStore<B32, true>>>(speed)
+}
+
+/// The handler of a flat load.
+pub(super) fn flat_load(load: Load, speed: Speed) -> Option<Handler> {
+    macro_rules! pick {
+        ($e:ident) => {
+            handler::<Flat<GlobalLoad<$e, false>, { flat::LOAD }>>(speed)
+        };
+    }
+    Some(match load {
+        Load::U8 => pick!(U8),
+        Load::I8 => pick!(I8),
+        Load::U16 => pick!(U16),
+        Load::I16 => pick!(I16),
+        Load::B32 => pick!(B32),
+        Load::B64 => pick!(B64),
+        Load::B96 => pick!(B96),
+        Load::B128 => pick!(B128),
+        Load::U8D16 => pick!(U8Low),
+        Load::U8D16Hi => pick!(U8High),
+        Load::I8D16 => pick!(I8Low),
+        Load::I8D16Hi => pick!(I8High),
+        Load::U16D16 => pick!(U16Low),
+        Load::U16D16Hi => pick!(U16High),
+        Load::B256 | Load::B512 => return None,
+    })
+}
+
+/// The handler of a flat store.
+pub(super) fn flat_store(store: Store, speed: Speed) -> Handler {
+    macro_rules! pick {
+        ($e:ident) => {
+            handler::<Flat<GlobalStore<$e, false>, { flat::STORE }>>(speed)
+        };
+    }
+    match store {
+        Store::B8 => pick!(U8),
+        Store::B16 => pick!(U16),
+        Store::B32 => pick!(B32),
+        Store::B64 => pick!(B64),
+        Store::B96 => pick!(B96),
+        Store::B128 => pick!(B128),
+        Store::B8D16Hi => pick!(U8High),
+        Store::B16D16Hi => pick!(U16High),
+    }
 }
 
 /// The handler of a vector load.

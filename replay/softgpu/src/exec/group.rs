@@ -3,11 +3,13 @@
 
 use super::context::{Ctx, Fault};
 use super::init::{Start, mix};
+use super::program::Program;
 use super::uop::Flow;
 use super::wave::{State, Wave};
 use super::{WaveError, WaveFault};
 use crate::isa::{IsaError, disassemble};
 use crate::memory::{AddressSpace, FaultReason};
+use std::sync::atomic::Ordering;
 
 /// Waves in a work-group: 1,024 work-items.
 pub(super) const MAX_WAVES: usize = 32;
@@ -28,10 +30,11 @@ pub(super) enum Cause {
 /// Runs a wave until it ends, waits or faults.
 fn run_wave(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
     let program = x.program;
+    let mut uops = program.uops_for(w.mode);
     let mut pc = w.pc as usize;
     let mut count = w.count;
     let flow = loop {
-        let Some(u) = program.uops.get(pc) else {
+        let Some(u) = uops.get(pc) else {
             break x.stop(Fault::Undecodable);
         };
         count += u64::from(u.count);
@@ -44,6 +47,9 @@ fn run_wave(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
             if count > budget {
                 break x.stop(Fault::Budget);
             }
+        } else if flow == Flow::MODE {
+            uops = program.uops_for(w.mode);
+            pc += 1;
         } else {
             pc += usize::from(flow == Flow::BARRIER);
             break flow;
@@ -67,6 +73,45 @@ fn shuffled(waves: usize, seed: u64) -> [u8; MAX_WAVES] {
     order
 }
 
+/// Where the waves of a work-group live: a wave takes storage when its first turn comes and gives it
+/// back at its end, so that waves without a barrier follow each other in the same, cached registers.
+struct Places {
+    /// Storage of each wave.
+    of: [Option<u8>; MAX_WAVES],
+    /// Waves that have had their first turn.
+    started: u32,
+    /// Storage that no wave uses.
+    free: u32,
+}
+
+impl Places {
+    fn new(waves: usize) -> Self {
+        Self {
+            of: [None; MAX_WAVES],
+            started: 0,
+            free: u32::MAX >> (MAX_WAVES - waves.clamp(1, MAX_WAVES)),
+        }
+    }
+
+    /// Storage of wave `i`, which is started if it never was; `None` once it has ended.
+    fn find(
+        &mut self,
+        start: &Start<'_>,
+        waves: &mut [Box<Wave>],
+        group: [u32; 3],
+        i: usize,
+    ) -> Option<usize> {
+        if self.started >> i & 1 == 0 {
+            let place = self.free.trailing_zeros() as usize;
+            start.wave(waves.get_mut(place)?, group, i as u32);
+            self.started |= 1 << i;
+            self.free &= self.free - 1;
+            self.of[i] = Some(place as u8);
+        }
+        self.of[i].map(usize::from)
+    }
+}
+
 /// Runs the work-group `group` on `waves`, which are as many as it has. Returns the instructions.
 pub(super) fn run_group(
     start: &Start<'_>,
@@ -76,33 +121,62 @@ pub(super) fn run_group(
     seed: u64,
     budget: u64,
 ) -> Result<u64, Stopped> {
-    for (i, w) in waves.iter_mut().enumerate() {
-        start.wave(w, group, i as u32);
+    for w in waves.iter_mut() {
+        w.state = State::Ended;
     }
     x.alive = waves.len() as u32;
     x.signals = 0;
     x.completed = false;
     let order = shuffled(waves.len(), seed);
+    let mut places = Places::new(waves.len());
+    let mut instructions = 0;
     while x.alive > 0 {
         let mut moved = false;
         for &i in &order[..waves.len().min(MAX_WAVES)] {
             let i = usize::from(i);
-            if waves[i].state != State::Ready {
+            let Some(place) = places.find(start, waves, group, i) else {
+                continue;
+            };
+            if waves[place].state != State::Ready {
                 continue;
             }
             moved = true;
-            turn(waves, i, x, budget)?;
+            turn(waves, place, x, budget)?;
+            if waves[place].state == State::Ended {
+                instructions += waves[place].count;
+                places.of[i] = None;
+                places.free |= 1 << place;
+            }
         }
         if !moved {
             return Err(deadlock(waves));
         }
     }
-    Ok(waves.iter().map(|w| w.count).sum())
+    Ok(instructions)
 }
 
-/// One turn of wave `i`.
+/// Instructions between two looks at whether the batch is given up: about a hundredth of a second.
+const SLICE: u64 = 1 << 19;
+
+/// Runs a wave until it ends, waits or faults; looks now and then whether it must stop.
+fn run_sliced(w: &mut Wave, x: &mut Ctx<'_>, budget: u64) -> Flow {
+    loop {
+        let slice = budget.min(w.count.saturating_add(SLICE));
+        let flow = run_wave(w, x, slice);
+        // A wave stops for its budget after a jump was taken, so it can go on from there.
+        if x.fault != Some(Fault::Budget) || w.count > budget {
+            return flow;
+        }
+        x.fault = None;
+        if x.stop.load(Ordering::Relaxed) {
+            return x.stop(Fault::Stopped);
+        }
+    }
+}
+
+/// One turn of the wave in storage `i`.
 fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Result<(), Stopped> {
-    match run_wave(&mut waves[i], x, budget) {
+    match run_sliced(&mut waves[i], x, budget) {
         Flow::END => {
             waves[i].state = State::Ended;
             x.alive -= 1;
@@ -116,7 +190,7 @@ fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Resu
         _ => {
             let cause = Cause::Fault(x.fault.take().unwrap_or(Fault::Undecodable));
             return Err(Stopped {
-                wave: i as u32,
+                wave: waves[i].index,
                 uop: waves[i].pc,
                 cause,
             });
@@ -134,34 +208,34 @@ fn turn(waves: &mut [Box<Wave>], i: usize, x: &mut Ctx<'_>, budget: u64) -> Resu
     Ok(())
 }
 
+/// All waves that have not ended wait.
 fn deadlock(waves: &[Box<Wave>]) -> Stopped {
-    let count = |state| waves.iter().filter(|w| w.state == state).count() as u32;
-    let waiting = waves
-        .iter()
-        .position(|w| w.state == State::AtBarrier)
-        .unwrap_or(0);
+    let waiting = || waves.iter().filter(|w| w.state == State::AtBarrier);
+    let count = waiting().count() as u32;
+    let first = waiting().min_by_key(|w| w.index);
     Stopped {
-        wave: waiting as u32,
+        wave: first.map_or(0, |w| w.index),
         // The barrier itself: waves resume after it.
-        uop: waves.get(waiting).map_or(0, |w| w.pc.saturating_sub(1)),
+        uop: first.map_or(0, |w| w.pc.saturating_sub(1)),
         cause: Cause::Deadlock {
-            waiting: count(State::AtBarrier),
-            ended: count(State::Ended),
+            waiting: count,
+            ended: waves.len() as u32 - count,
         },
     }
 }
 
 impl Stopped {
-    /// The public error, with names and the nearest allocation looked up.
+    /// The public error, with names and the nearest allocation looked up. `program` is the one whose
+    /// micro-operations ran.
     pub(super) fn describe(
         self,
         memory: &AddressSpace,
         start: &Start<'_>,
+        program: &Program,
         group: [u32; 3],
         budget: u64,
     ) -> WaveError {
         let d = start.dispatch;
-        let program = &d.program;
         let pc = program.address_of(self.uop);
         let fault = match self.cause {
             Cause::Deadlock { waiting, ended } => WaveFault::Deadlock { waiting, ended },
@@ -188,9 +262,21 @@ impl Stopped {
                 length,
                 size: d.lds_bytes,
             },
+            Cause::Fault(Fault::Scratch {
+                lane,
+                address,
+                length,
+                size,
+            }) => WaveFault::Scratch {
+                lane,
+                address,
+                length,
+                size,
+            },
             Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
             Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },
             Cause::Fault(Fault::Budget) => WaveFault::Budget { budget },
+            Cause::Fault(Fault::Stopped) => WaveFault::Stopped,
             Cause::Fault(Fault::Undecodable) => undecodable(program, self.uop),
         };
         WaveError {
@@ -205,7 +291,7 @@ impl Stopped {
     }
 }
 
-fn undecodable(program: &super::Program, uop: u32) -> WaveFault {
+fn undecodable(program: &Program, uop: u32) -> WaveFault {
     let target = program.target();
     let address = program.address_of(uop);
     let bytes = program.bytes_at(uop);

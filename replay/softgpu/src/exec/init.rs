@@ -8,7 +8,8 @@
 //! | TG_SIZE (RSRC2 bit 10) | next SGPR: waves in the group [5:0], ordinal of the wave [11:6] | same |
 //! | v0 | x, y << 10, z << 20; parts beyond TIDIG_COMP_CNT are 0 | same |
 //! | EXEC | one bit per work-item of the wave | same |
-//! | MODE | RSRC1 [19:12], IEEE and DX10_CLAMP from bits 23 and 21 | RSRC1 [19:12] |
+//! | MODE | RSRC1 [19:12] and FP16_OVFL, IEEE and DX10_CLAMP from bits 23 and 21 | RSRC1 [19:12] and FP16_OVFL |
+//! | scratch | poison, private to each lane (architected: no SGPR names it) | same |
 //! | SCC, VCC, M0, other SGPRs, TTMPs and VGPRs | poison | poison |
 
 use super::Dispatch;
@@ -63,7 +64,9 @@ impl Start<'_> {
             // gfx12 has neither bit; clamping follows DX10 rules.
             Generation::Gfx12 => 1 << 8,
         };
-        w.mode = fp | modes;
+        w.mode = fp | modes | (d.rsrc1 >> 26 & 1) << 23;
+        w.vgprs = self.vgprs;
+        w.private.reset(d.scratch_bytes, self.poison);
         w.pc = self.entry;
         w.index = index;
         w.count = 0;

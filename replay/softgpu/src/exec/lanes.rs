@@ -8,7 +8,7 @@ use super::context::Ctx;
 use super::float::{
     cos, d, div_fixup, exp2, f, fract, h, half_num, half_to_single, ldexp, ldexp64, log2, max_ieee,
     max_num, max64, maximum, median, min_ieee, min_num, min64, minimum, num, num64, rcp, rsq, sin,
-    single_to_half, single_to_half_rtz, split, split64, sqrt, to_i32,
+    single_to_half, single_to_half_rtz, split, split64, sqrt, to_i32, wins64,
 };
 use super::level::{Level, Speed, dot4_lane};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
@@ -58,7 +58,7 @@ impl<O: Lane> Exec for Vector<O> {
 }
 
 /// Handler of a [`Lane`] whose result is 16 bits wide: the other half of the register stays.
-struct Half<O>(PhantomData<O>);
+pub(super) struct Half<O>(PhantomData<O>);
 
 impl<O: Lane> Exec for Half<O> {
     #[inline(always)]
@@ -76,7 +76,7 @@ impl<O: Lane> Exec for Half<O> {
 }
 
 /// A function of up to three 64-bit lanes.
-trait Lane64 {
+pub(super) trait Lane64 {
     const N: usize;
     /// Which sources are 64 bits wide; the others are zero-extended.
     const WIDE: [bool; 3];
@@ -87,8 +87,9 @@ trait Lane64 {
 
 type Row64 = [u64; 32];
 
+/// A vector operand of 64 bits, or of 32 zero-extended.
 #[inline(always)]
-fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -> Row64 {
+pub(super) fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -> Row64 {
     let (mut rl, mut rh) = ([0; 32], [0; 32]);
     let low = w.lanes(x, src, &mut rl);
     if !wide {
@@ -98,7 +99,8 @@ fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -> Row64 {
     std::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32)
 }
 
-struct Vector64<O>(PhantomData<O>);
+/// Handler of a [`Lane64`].
+pub(super) struct Vector64<O>(PhantomData<O>);
 
 impl<O: Lane64> Exec for Vector64<O> {
     #[inline(always)]
@@ -173,6 +175,8 @@ macro_rules! lane_table {
         }
     };
 }
+
+pub(super) use {lane_fns, lane_table};
 
 #[inline(always)]
 fn s24(x: u32) -> i64 {
@@ -401,6 +405,8 @@ lane_table! { single, Vector;
     VMulDx9ZeroF32 2 |a, b, _c| if f(a) == 0.0 || f(b) == 0.0 { 0 } else { num(f(a) * f(b)) };
     VMinimumF32 2 |a, b, _c| minimum(a, b);
     VMaximumF32 2 |a, b, _c| maximum(a, b);
+    VMinimummaximumF32 3 |a, b, c| maximum(minimum(a, b), c);
+    VMaximumminimumF32 3 |a, b, c| minimum(maximum(a, b), c);
     VMinimum3F32 3 |a, b, c| minimum(minimum(a, b), c);
     VMaximum3F32 3 |a, b, c| maximum(maximum(a, b), c);
     VCvtPkRtzF16F32 2 |a, b, _c| single_to_half_rtz(a) | single_to_half_rtz(b) << 16;
@@ -412,7 +418,7 @@ lane_table! { single, Vector;
     VCvtPkU16F32 2 |a, b, _c| u32::from(f(a) as u16) | u32::from(f(b) as u16) << 16;
     VFmaF32 3 |a, b, c| num(L::fma(f(a), f(b), f(c)));
     VFmaDx9ZeroF32 3 |a, b, c| {
-        if f(a) == 0.0 || f(b) == 0.0 { num(0.0 + f(c)) } else { num(L::fma(f(a), f(b), f(c))) }
+        if f(a) == 0.0 || f(b) == 0.0 { num(f(c)) } else { num(L::fma(f(a), f(b), f(c))) }
     };
     VDivFixupF32 3 |a, b, c| div_fixup(a, b, c);
     VDot2F32F16 3 |a, b, c| {
@@ -436,8 +442,6 @@ lane_fns! {
     MinmaxNum 3 |a, b, c| max_num(min_num(a, b), c);
     MaxminIeee 3 |a, b, c| min_ieee(max_ieee(a, b), c);
     MinmaxIeee 3 |a, b, c| max_ieee(min_ieee(a, b), c);
-    MaxHalf 2 |a, b, _c| half_num(f(max_num(half_to_single(a & 0xffff), half_to_single(b & 0xffff))));
-    MinHalf 2 |a, b, _c| half_num(f(min_num(half_to_single(a & 0xffff), half_to_single(b & 0xffff))));
 }
 
 /// Minimum and maximum: gfx11 follows IEEE mode, gfx12 has one rule.
@@ -459,8 +463,6 @@ pub(super) fn extremes(op: Op, speed: Speed, by_mode: bool) -> Option<Handler> {
         Op::VMed3F32 => rule!(Med3Ieee, Med3Num),
         Op::VMaxminF32 => rule!(MaxminIeee, MaxminNum),
         Op::VMinmaxF32 => rule!(MinmaxIeee, MinmaxNum),
-        Op::VMaxF16 => handler::<Half<MaxHalf>>(speed),
-        Op::VMinF16 => handler::<Half<MinHalf>>(speed),
         _ => return None,
     })
 }
@@ -480,7 +482,11 @@ lane_table! { half, Half;
     VCeilF16 1 |a, _b, _c| half_num(h(a).ceil());
     VTruncF16 1 |a, _b, _c| half_num(h(a).trunc());
     VRndneF16 1 |a, _b, _c| half_num(h(a).round_ties_even());
-    VFractF16 1 |a, _b, _c| half_num(h(a) - h(a).floor());
+    VFractF16 1 |a, _b, _c| match half_num(h(a) - h(a).floor()) {
+        // As for singles: below 1.
+        0x3c00 => 0x3bff,
+        r => r,
+    };
     VAddF16 2 |a, b, _c| half_num(h(a) + h(b));
     VSubF16 2 |a, b, _c| half_num(h(a) - h(b));
     VSubrevF16 2 |a, b, _c| half_num(h(b) - h(a));
@@ -500,6 +506,68 @@ lane_table! { half, Half;
     VLshlrevB16 2 |a, b, _c| b << (a & 15);
     VLshrrevB16 2 |a, b, _c| (b & 0xffff) >> (a & 15);
     VAshrrevI16 2 |a, b, _c| (i32::from(b as i16) >> (a & 15)) as u32;
+}
+
+lane_fns! {
+    ClampAddU32 2 |a, b, _c| a.saturating_add(b);
+    ClampSubU32 2 |a, b, _c| a.saturating_sub(b);
+    ClampSubrevU32 2 |a, b, _c| b.saturating_sub(a);
+    ClampAddI32 2 |a, b, _c| i(a).saturating_add(i(b)) as u32;
+    ClampSubI32 2 |a, b, _c| i(a).saturating_sub(i(b)) as u32;
+    ClampAddU16 2 |a, b, _c| u32::from((a as u16).saturating_add(b as u16));
+    ClampSubU16 2 |a, b, _c| u32::from((a as u16).saturating_sub(b as u16));
+    ClampAddI16 2 |a, b, _c| u32::from((a as i16).saturating_add(b as i16) as u16);
+    ClampSubI16 2 |a, b, _c| u32::from((a as i16).saturating_sub(b as i16) as u16);
+    ClampMadU16 3 |a, b, c| {
+        ((a & 0xffff) * (b & 0xffff)).saturating_add(c & 0xffff).min(0xffff)
+    };
+    ClampMadI16 3 |a, b, c| {
+        let at = |v: u32| i64::from(v as i16);
+        (at(a) * at(b) + at(c)).clamp(-32768, 32767) as u32 & 0xffff
+    };
+    ClampMadU32U16 3 |a, b, c| ((a & 0xffff) * (b & 0xffff)).saturating_add(c);
+    ClampMadI32I16 3 |a, b, c| {
+        (i32::from(a as i16) * i32::from(b as i16)).saturating_add(i(c)) as u32
+    };
+    ClampMadU32U24 3 |a, b, c| to_u32(i128::from(u24(a) * u24(b)) + i128::from(c));
+    ClampMadI32I24 3 |a, b, c| {
+        (s24(a) * s24(b) + i64::from(i(c))).clamp(i32::MIN.into(), i32::MAX.into()) as u32
+    };
+    ClampSadU8 3 |a, b, c| {
+        let at = |v: u32, k: u32| v >> (8 * k) & 0xff;
+        let sum: u32 = (0..4).map(|k| at(a, k).abs_diff(at(b, k))).sum();
+        sum.saturating_add(c)
+    };
+    ClampSadU32 3 |a, b, c| a.abs_diff(b).saturating_add(c);
+}
+
+#[inline(always)]
+fn to_u32(x: i128) -> u32 {
+    x.clamp(0, u32::MAX.into()) as u32
+}
+
+/// The handler of an integer operation whose result saturates instead of wrapping.
+pub(super) fn clamped(op: Op, speed: Speed) -> Option<Handler> {
+    Some(match op {
+        Op::VAddNcU32 => handler::<Vector<ClampAddU32>>(speed),
+        Op::VSubNcU32 => handler::<Vector<ClampSubU32>>(speed),
+        Op::VSubrevNcU32 => handler::<Vector<ClampSubrevU32>>(speed),
+        Op::VAddNcI32 => handler::<Vector<ClampAddI32>>(speed),
+        Op::VSubNcI32 => handler::<Vector<ClampSubI32>>(speed),
+        Op::VAddNcU16 => handler::<Half<ClampAddU16>>(speed),
+        Op::VSubNcU16 => handler::<Half<ClampSubU16>>(speed),
+        Op::VAddNcI16 => handler::<Half<ClampAddI16>>(speed),
+        Op::VSubNcI16 => handler::<Half<ClampSubI16>>(speed),
+        Op::VMadU16 => handler::<Half<ClampMadU16>>(speed),
+        Op::VMadI16 => handler::<Half<ClampMadI16>>(speed),
+        Op::VMadU32U16 => handler::<Vector<ClampMadU32U16>>(speed),
+        Op::VMadI32I16 => handler::<Vector<ClampMadI32I16>>(speed),
+        Op::VMadU32U24 => handler::<Vector<ClampMadU32U24>>(speed),
+        Op::VMadI32I24 => handler::<Vector<ClampMadI32I24>>(speed),
+        Op::VSadU8 => handler::<Vector<ClampSadU8>>(speed),
+        Op::VSadU32 => handler::<Vector<ClampSadU32>>(speed),
+        _ => return None,
+    })
 }
 
 macro_rules! lane64_table {
@@ -551,6 +619,8 @@ lane64_table! {
     VMulF64 2 [64, 64, 0] -> 64 |a, b, _c, _m| num64(d(a) * d(b));
     VMinF64 2 [64, 64, 0] -> 64 |a, b, _c, ieee| min64(a, b, ieee);
     VMaxF64 2 [64, 64, 0] -> 64 |a, b, _c, ieee| max64(a, b, ieee);
+    VMinimumF64 2 [64, 64, 0] -> 64 |a, b, _c, _m| wins64(a, b, false);
+    VMaximumF64 2 [64, 64, 0] -> 64 |a, b, _c, _m| wins64(a, b, true);
     VLdexpF64 2 [64, 32, 0] -> 64 |a, b, _c, _m| num64(ldexp64(d(a), b as i32));
     VFmaF64 3 [64, 64, 64] -> 64 |a, b, c, _m| num64(libm::fma(d(a), d(b), d(c)));
     VLshlrevB64 2 [32, 64, 0] -> 64 |a, b, _c, _m| b << (a & 63);

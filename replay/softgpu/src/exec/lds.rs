@@ -1,6 +1,7 @@
 //! LDS loads and stores. The bytes belong to the work-group, whose waves take turns on one thread.
 
 use super::context::{Ctx, Fault};
+use super::flat::LdsByLane;
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
 use super::wave::Wave;
@@ -131,6 +132,45 @@ impl<const N: usize> Exec for StoreTwo<N> {
     }
 }
 
+/// Exchanges two elements of `N` dwords per lane; operands as for the other two-address forms.
+struct SwapTwo<const N: usize>;
+
+impl<const N: usize> Exec for SwapTwo<N> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let mut room = [0; 32];
+        let base = *w.lanes(x, u.a, &mut room);
+        each_lane!(w, i, {
+            let parts = [(u.b, u.imm as u32), (u.c, second_offset(u))];
+            // Both are read before either is written (RDNA ISA pseudocode).
+            let mut old = [[0; 2]; 2];
+            for (k, (_, offset)) in parts.into_iter().enumerate() {
+                let at = base[i].wrapping_add(offset);
+                for (r, old) in old[k].iter_mut().enumerate().take(N) {
+                    let Some(word) = bytes::<4>(x.lds, at.saturating_add(4 * r as u32)) else {
+                        return bad(x, i, at, 4 * N as u32);
+                    };
+                    *old = u32::from_le_bytes(word);
+                }
+            }
+            for (data, offset) in parts {
+                let at = base[i].wrapping_add(offset);
+                for r in 0..N {
+                    let value = w.v[(usize::from(data.0) + r) & 511][i];
+                    if let Some(word) = bytes_mut::<4>(x.lds, at.saturating_add(4 * r as u32)) {
+                        *word = value.to_le_bytes();
+                    }
+                }
+            }
+            for (k, words) in old.into_iter().enumerate() {
+                for (r, word) in words.into_iter().take(N).enumerate() {
+                    w.v[(usize::from(u.dst) + k * N + r) & 511][i] = word;
+                }
+            }
+        });
+        Flow::NEXT
+    }
+}
+
 /// Parts of a dword; the kind is in `ext`.
 struct LoadPart;
 
@@ -231,6 +271,24 @@ pub(super) fn load_two(wide: Wide, speed: Speed) -> Handler {
         Wide::B32 => handler::<LoadTwo<1>>(speed),
         Wide::B64 => handler::<LoadTwo<2>>(speed),
     }
+}
+
+/// The handlers of two-address forms.
+pub(super) fn swap_two(wide: Wide, speed: Speed) -> Handler {
+    match wide {
+        Wide::B32 => handler::<SwapTwo<1>>(speed),
+        Wide::B64 => handler::<SwapTwo<2>>(speed),
+    }
+}
+
+/// Load from M0 plus the lane's own four bytes.
+pub(super) fn load_by_lane(speed: Speed) -> Handler {
+    handler::<LdsByLane<LoadDwords<1>>>(speed)
+}
+
+/// Store to M0 plus the lane's own four bytes.
+pub(super) fn store_by_lane(speed: Speed) -> Handler {
+    handler::<LdsByLane<StoreDwords<1>>>(speed)
 }
 
 /// The handlers of two-address forms.

@@ -1,7 +1,10 @@
 //! The speeds that handlers are compiled for. All give the same bits; only instructions differ.
 
 use super::float::soft_fma;
+use super::global::gather_wide;
 use super::wave::Row;
+#[cfg(target_arch = "x86_64")]
+use crate::memory::pointer;
 
 /// A set of CPU features that handlers may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +29,19 @@ impl Speed {
 
 /// Primitives that need other instructions at other speeds.
 pub(crate) trait Level {
+    /// Its name.
+    const SPEED: Speed;
     /// `a * b + c`, rounded once.
     fn fma(a: f32, b: f32, c: f32) -> f32;
     /// Bit i of the result is the sign bit of lane i.
     fn pack(row: &Row) -> u32;
     /// Lane i of the result is lane `from[i]` (below 16) of i's own row of 16.
     fn permute(row: &Row, from: &Row) -> Row;
+    /// Loads 16 bytes per lane into four rows.
+    ///
+    /// # Safety
+    /// 16 bytes at each address were checked for reading.
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]);
     /// Sum of four byte products per lane plus `c`, wrapping. `SA`/`SB`: bytes are signed.
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row;
 }
@@ -40,6 +50,8 @@ pub(crate) trait Level {
 pub(crate) struct Base;
 
 impl Level for Base {
+    const SPEED: Speed = Speed::Base;
+
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         soft_fma(a, b, c)
@@ -60,6 +72,12 @@ impl Level for Base {
     }
 
     #[inline(always)]
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe { gather_wide(at, rows) }
+    }
+
+    #[inline(always)]
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
         std::array::from_fn(|i| dot4_lane::<SA, SB>(a[i], b[i], c[i]))
     }
@@ -68,6 +86,12 @@ impl Level for Base {
 /// One lane of [`Level::dot4`].
 #[inline(always)]
 pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) -> u32 {
+    c.wrapping_add(dot4_terms(a, b, SA, SB) as u32)
+}
+
+/// The sum of four byte products.
+#[inline(always)]
+pub(crate) fn dot4_terms(a: u32, b: u32, a_signed: bool, b_signed: bool) -> i32 {
     let byte = |v: u32, k: u32, signed: bool| -> i32 {
         let raw = (v >> (8 * k)) as u8;
         if signed {
@@ -76,11 +100,8 @@ pub(crate) fn dot4_lane<const SA: bool, const SB: bool>(a: u32, b: u32, c: u32) 
             i32::from(raw)
         }
     };
-    let mut sum = c;
-    for k in 0..4 {
-        sum = sum.wrapping_add((byte(a, k, SA) * byte(b, k, SB)) as u32);
-    }
-    sum
+    let product = |k| byte(a, k, a_signed) * byte(b, k, b_signed);
+    product(0) + product(1) + product(2) + product(3)
 }
 
 /// AVX2 and FMA. Only reachable through handlers that were chosen after detection.
@@ -88,6 +109,8 @@ pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
 impl Level for Avx2 {
+    const SPEED: Speed = Speed::Avx2;
+
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         // Compiled inside functions that have FMA, this is one instruction.
@@ -133,6 +156,35 @@ impl Level for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+        use std::arch::x86_64::{
+            __m128i, __m256i, _mm_loadu_si128, _mm256_castsi128_si256, _mm256_inserti128_si256,
+            _mm256_storeu_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+            _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+        };
+        let [r0, r1, r2, r3] = rows.each_mut().map(|r| r.as_mut_ptr());
+        for k in (0..32).step_by(8) {
+            // SAFETY: the eight loads are the caller's promise; the stores cover lanes k..k+8 of
+            // rows of 32; AVX2 as in `pack`.
+            unsafe {
+                let load = |i: usize| _mm_loadu_si128(pointer(at[k + i]).cast::<__m128i>());
+                // Lane i in the lower half, lane i + 4 in the upper one.
+                let pair = |i: usize| {
+                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(i)), load(i + 4))
+                };
+                let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
+                let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+                let (ef, gh) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+                let put = |row: *mut u32, v| _mm256_storeu_si256(row.add(k).cast::<__m256i>(), v);
+                put(r0, _mm256_unpacklo_epi64(ab, cd));
+                put(r1, _mm256_unpackhi_epi64(ab, cd));
+                put(r2, _mm256_unpacklo_epi64(ef, gh));
+                put(r3, _mm256_unpackhi_epi64(ef, gh));
+            }
+        }
+    }
+
+    #[inline(always)]
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {
         use std::arch::x86_64::{
             __m256i, _mm256_add_epi32, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_slli_epi16,
@@ -165,6 +217,8 @@ impl Level for Avx2 {
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Level for Avx2 {
+    const SPEED: Speed = Speed::Avx2;
+
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         Base::fma(a, b, c)
     }
@@ -175,6 +229,11 @@ impl Level for Avx2 {
 
     fn permute(row: &Row, from: &Row) -> Row {
         Base::permute(row, from)
+    }
+
+    unsafe fn gather_wide(at: &[u64; 32], rows: &mut [Row; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe { Base::gather_wide(at, rows) }
     }
 
     fn dot4<const SA: bool, const SB: bool>(a: &Row, b: &Row, c: &Row) -> Row {

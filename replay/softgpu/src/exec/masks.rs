@@ -3,7 +3,10 @@
 
 use super::context::Ctx;
 use super::float::{d, div_scale, f, fmas_scale, ldexp, ldexp64, num, num64, split64};
+use super::lanes::lanes64;
 use super::level::{Level, Speed};
+use super::moded::Modes;
+use super::softfloat::{self, DOUBLE, SINGLE};
 use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{Row, Wave};
 use crate::isa::op::Op;
@@ -27,11 +30,51 @@ impl Exec for Select {
     }
 }
 
-/// Add or subtract (`REV`: the second minus the first) with a carry mask out and, if `IN`, one in
-/// (`c`).
-struct Carry<const SUB: bool, const REV: bool, const IN: bool>;
+/// As [`Select`], the low half only.
+struct SelectHalf;
 
-impl<const SUB: bool, const REV: bool, const IN: bool> Exec for Carry<SUB, REV, IN> {
+impl Exec for SelectHalf {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let mask = w.scalar(x, u.c);
+        let (mut ra, mut rb) = ([0; 32], [0; 32]);
+        let (a, b) = (w.lanes(x, u.a, &mut ra), w.lanes(x, u.b, &mut rb));
+        let mut out = w.v[usize::from(u.dst & 511)];
+        for i in 0..32 {
+            let chosen = if mask & (1 << i) != 0 { b[i] } else { a[i] };
+            out[i] = out[i] & 0xffff_0000 | chosen & 0xffff;
+        }
+        w.put(u.dst, &out);
+        Flow::NEXT
+    }
+}
+
+/// Lanes below this one whose mask bit is set, plus the second source.
+struct Mbcnt<const LOW: bool>;
+
+impl<const LOW: bool> Exec for Mbcnt<LOW> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let (mut ra, mut rb) = ([0; 32], [0; 32]);
+        let (mask, base) = (w.lanes(x, u.a, &mut ra), w.lanes(x, u.b, &mut rb));
+        let mut out = *base;
+        // A wave32 has no lanes above 31, so the high form counts nothing.
+        if LOW {
+            for (i, lane) in out.iter_mut().enumerate() {
+                let below = mask[i] & ((1 << i) - 1);
+                *lane = lane.wrapping_add(below.count_ones());
+            }
+        }
+        w.put(u.dst, &out);
+        Flow::NEXT
+    }
+}
+
+/// Add or subtract (`REV`: the second minus the first) with a carry mask out and, if `IN`, one in
+/// (`c`). `CLAMP` saturates an unsigned result.
+struct Carry<const SUB: bool, const REV: bool, const IN: bool, const CLAMP: bool = false>;
+
+impl<const SUB: bool, const REV: bool, const IN: bool, const CLAMP: bool> Exec
+    for Carry<SUB, REV, IN, CLAMP>
+{
     #[inline(always)]
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let carry = if IN { w.scalar(x, u.c) } else { 0 };
@@ -51,6 +94,13 @@ impl<const SUB: bool, const REV: bool, const IN: bool> Exec for Carry<SUB, REV, 
                 let r = p.wrapping_add(q).wrapping_add(c);
                 out[i] = r;
                 over[i] = (p & q) | ((p | q) & !r);
+            }
+        }
+        if CLAMP {
+            for i in 0..32 {
+                if over[i] >> 31 == 1 {
+                    out[i] = if SUB { 0 } else { u32::MAX };
+                }
             }
         }
         let mask = L::pack(&over) & w.exec();
@@ -79,9 +129,10 @@ fn put_pair(w: &mut Wave, dst: u16, values: &[u64; 32]) {
 }
 
 /// 32 x 32 + 64 bits; the mask is bit 64 of the sum (RDNA ISA pseudocode).
-struct WideMad<const SIGNED: bool>;
+/// `CLAMP` saturates it.
+struct WideMad<const SIGNED: bool, const CLAMP: bool = false>;
 
-impl<const SIGNED: bool> Exec for WideMad<SIGNED> {
+impl<const SIGNED: bool, const CLAMP: bool> Exec for WideMad<SIGNED, CLAMP> {
     #[inline(always)]
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let (mut ra, mut rb) = ([0; 32], [0; 32]);
@@ -93,12 +144,17 @@ impl<const SIGNED: bool> Exec for WideMad<SIGNED> {
             if SIGNED {
                 let p = i64::from(a[i] as i32) * i64::from(b[i] as i32);
                 let sum = i128::from(p) + i128::from(c[i] as i64);
-                out[i] = sum as u64;
+                let bound = i128::from(i64::MIN)..=i128::from(i64::MAX);
+                out[i] = match CLAMP && !bound.contains(&sum) {
+                    false => sum as u64,
+                    true if sum < 0 => i64::MIN as u64,
+                    true => i64::MAX as u64,
+                };
                 over[i] = ((sum >> 64) as u32 & 1) << 31;
             } else {
                 let p = u64::from(a[i]) * u64::from(b[i]);
                 let (r, o) = p.overflowing_add(c[i]);
-                out[i] = r;
+                out[i] = if CLAMP && o { u64::MAX } else { r };
                 over[i] = u32::from(o) << 31;
             }
         }
@@ -206,6 +262,11 @@ impl Exec for DivFmas32 {
     }
 }
 
+/// As `fmas_scale`, for doubles.
+fn fmas_scale64(s2: u64) -> i32 {
+    if s2 >> 52 & 0x7ff > 1023 { 128 } else { -128 }
+}
+
 struct DivFmas64;
 
 impl Exec for DivFmas64 {
@@ -214,9 +275,8 @@ impl Exec for DivFmas64 {
         let (a, b, c) = (pair(w, x, u.a), pair(w, x, u.b), pair(w, x, u.c));
         let out = std::array::from_fn(|i| {
             let r = libm::fma(d(a[i]), d(b[i]), d(c[i]));
-            let back = if c[i] >> 52 & 0x7ff > 1023 { 128 } else { -128 };
             num64(if vcc & (1 << i) != 0 {
-                ldexp64(r, back)
+                ldexp64(r, fmas_scale64(c[i]))
             } else {
                 r
             })
@@ -256,9 +316,71 @@ fn div_fixup64(s0: u64, s1: u64, s2: u64) -> u64 {
     }
 }
 
+/// `v_div_fmas` that rounds as MODE says.
+struct DivFmasModed<const WIDE: bool>;
+
+impl<const WIDE: bool> Exec for DivFmasModed<WIDE> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let vcc = w.s[usize::from(VCC)];
+        let m = Modes::of(w.mode);
+        let (format, rule) = if WIDE {
+            (DOUBLE, m.double)
+        } else {
+            (SINGLE, m.single)
+        };
+        let (a, b) = (lanes64(w, x, u.a, WIDE), lanes64(w, x, u.b, WIDE));
+        let c = lanes64(w, x, u.c, WIDE);
+        let out = std::array::from_fn(|i| {
+            let r = softfloat::fma(format, rule, a[i], b[i], c[i]);
+            if vcc & (1 << i) == 0 {
+                return r;
+            }
+            let by = if WIDE {
+                fmas_scale64(c[i])
+            } else {
+                fmas_scale(c[i] as u32)
+            };
+            softfloat::ldexp(format, rule, r, by)
+        });
+        if WIDE {
+            put_pair(w, u.dst, &out);
+        } else {
+            w.put(u.dst, &out.map(|v| v as u32));
+        }
+        Flow::NEXT
+    }
+}
+
+/// The handler of an operation of this file that rounds as MODE says.
+pub(super) fn moded(op: Op, speed: Speed) -> Option<Handler> {
+    match op {
+        Op::VDivFmasF32 => Some(handler::<DivFmasModed<false>>(speed)),
+        Op::VDivFmasF64 => Some(handler::<DivFmasModed<true>>(speed)),
+        _ => None,
+    }
+}
+
+/// The handler of an operation of this file with a saturating result.
+pub(super) fn clamped(op: Op, speed: Speed) -> Option<Handler> {
+    Some(match op {
+        Op::VAddCoU32 => handler::<Carry<false, false, false, true>>(speed),
+        Op::VSubCoU32 => handler::<Carry<true, false, false, true>>(speed),
+        Op::VSubrevCoU32 => handler::<Carry<true, true, false, true>>(speed),
+        Op::VAddCoCiU32 => handler::<Carry<false, false, true, true>>(speed),
+        Op::VSubCoCiU32 => handler::<Carry<true, false, true, true>>(speed),
+        Op::VSubrevCoCiU32 => handler::<Carry<true, true, true, true>>(speed),
+        Op::VMadU64U32 => handler::<WideMad<false, true>>(speed),
+        Op::VMadI64I32 => handler::<WideMad<true, true>>(speed),
+        _ => return None,
+    })
+}
+
 /// The handler of an operation of this file.
 pub(super) fn find(op: Op, speed: Speed) -> Option<Handler> {
     Some(match op {
+        Op::VMbcntLoU32B32 => handler::<Mbcnt<true>>(speed),
+        Op::VMbcntHiU32B32 => handler::<Mbcnt<false>>(speed),
+        Op::VCndmaskB16 => handler::<SelectHalf>(speed),
         Op::VCndmaskB32 => handler::<Select>(speed),
         Op::VAddCoU32 => handler::<Carry<false, false, false>>(speed),
         Op::VSubCoU32 => handler::<Carry<true, false, false>>(speed),

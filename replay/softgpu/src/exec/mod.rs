@@ -9,26 +9,35 @@
 
 mod atomic;
 mod batch;
+mod bytes;
 mod compare;
 mod context;
 mod control;
 mod cross;
 mod error;
+mod flat;
 mod float;
+mod fp8;
 mod global;
 mod group;
 mod guest;
+mod halves;
+mod hwreg;
 mod init;
 mod lanes;
 mod lds;
 mod level;
 mod lower;
 mod masks;
+mod moded;
 mod modified;
 mod packed;
 mod pool;
 mod program;
+mod relative;
 mod scalar;
+mod softfloat;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod uop;
@@ -36,9 +45,11 @@ mod uop;
 mod vectors;
 mod wave;
 
-pub use batch::run_batch;
+pub use batch::{run_batch, run_batch_until};
 pub use error::{ExecError, LaunchProblem, WaveError, WaveFault};
+pub(crate) use lower::refusal;
 pub use program::Program;
+pub(crate) use strict::run_strict;
 
 use std::sync::Arc;
 
@@ -67,9 +78,14 @@ pub struct Dispatch {
     pub group_size: [u32; 3],
     /// LDS bytes per work-group, static and dynamic.
     pub lds_bytes: u32,
+    /// Scratch bytes per work-item; at most [`MAX_SCRATCH`].
+    pub scratch_bytes: u32,
     /// Handed back in errors.
     pub tag: u64,
 }
+
+/// Largest scratch memory of a work-item, in bytes.
+pub const MAX_SCRATCH: u32 = 16 * 1024;
 
 /// How a batch runs.
 #[derive(Clone, Copy, Debug)]

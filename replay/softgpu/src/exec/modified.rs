@@ -2,16 +2,21 @@
 //! runs the plain operation on those, and finishes the result.
 
 use super::context::Ctx;
-use super::float::{f, flush, num};
+use super::float::{f, flush, half_to_single, num, num64, single_to_half};
 use super::level::Level;
+use super::moded::Modes;
+use super::softfloat::{DOUBLE, Format, HALF, SINGLE};
 use super::uop::{Exec, Flow, Handler, Src, Uop};
-use super::wave::{Row, SCRATCH, Wave};
+use super::wave::{MODE_DX10_CLAMP, MODE_IEEE, Row, SCRATCH, Wave};
 use crate::isa::operand::EXEC;
 use crate::isa::shape::Ty;
 use crate::isa::{Dpp, Mods};
 
 /// Scratch row of the result; sources use the two rows from `SCRATCH + 2 + 2k`.
 const RESULT: u16 = SCRATCH;
+/// Scalar slots for the sources and the result of a scalar operation; above the sink.
+const SCALAR_SOURCE: u16 = 192;
+const SCALAR_RESULT: u16 = 200;
 
 /// What the wrapper does around one micro-operation.
 #[derive(Clone, Debug)]
@@ -25,6 +30,18 @@ pub(crate) struct Modifier {
     pub(crate) writes_exec: bool,
     /// Value of `Uop::ext` for the inner operation.
     pub(crate) ext: u16,
+    /// Denormals of sources and result are flushed as MODE says.
+    pub(crate) flushes: bool,
+}
+
+/// The format of a type whose denormals can be flushed by itself.
+const fn format(ty: Ty) -> Option<Format> {
+    match ty {
+        Ty::F16 => Some(HALF),
+        Ty::F32 => Some(SINGLE),
+        Ty::F64 => Some(DOUBLE),
+        _ => None,
+    }
 }
 
 impl Modifier {
@@ -35,21 +52,25 @@ impl Modifier {
             || bit(self.mods.abs)
             || bit(self.mods.opsel)
             || (k == 0 && self.crossing.is_some())
+            || (self.flushes && format(self.types[k]).is_some())
     }
 
     fn finishes(&self) -> bool {
-        self.mods.clamp || self.mods.omod != 0 || self.mods.opsel & 8 != 0
+        self.mods.clamp
+            || self.mods.omod != 0
+            || self.mods.opsel & 8 != 0
+            || (self.flushes && format(self.result).is_some())
     }
 }
 
-/// The wrapper.
-pub(super) struct Modified;
+/// The wrapper. `MODED`: of the micro-operations for unusual modes.
+pub(super) struct Modified<const MODED: bool>;
 
-impl Exec for Modified {
+impl<const MODED: bool> Exec for Modified<MODED> {
     #[inline(always)]
     fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
         let program = x.program;
-        let Some(m) = program.modifiers.get(usize::from(u.ext)) else {
+        let Some(m) = program.modifiers(MODED).get(usize::from(u.ext)) else {
             return Flow::NEXT;
         };
         let exec = w.exec();
@@ -88,6 +109,51 @@ impl Exec for Modified {
     }
 }
 
+/// The wrapper for operations on scalar registers.
+pub(super) struct ModifiedScalar<const MODED: bool>;
+
+impl<const MODED: bool> Exec for ModifiedScalar<MODED> {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let program = x.program;
+        let Some(m) = program.modifiers(MODED).get(usize::from(u.ext)) else {
+            return Flow::NEXT;
+        };
+        let mut inner = *u;
+        inner.ext = m.ext;
+        for (k, src) in [&mut inner.a, &mut inner.b, &mut inner.c]
+            .into_iter()
+            .enumerate()
+        {
+            if m.touches(k) {
+                let mut row = [w.scalar(x, *src); 32];
+                modify(&mut row, m, m.types[k], k, true);
+                flush_row(&mut row, m, m.types[k], w.mode);
+                let slot = SCALAR_SOURCE + k as u16;
+                w.set(slot, row[0]);
+                *src = Src(Src::SCALAR + slot);
+            }
+        }
+        let finishes = m.finishes();
+        if finishes {
+            let old = w.s[usize::from(u.dst & 0xff)];
+            w.set(SCALAR_RESULT, old);
+            inner.dst = SCALAR_RESULT;
+        }
+        // SAFETY: as in `Modified`.
+        let flow = unsafe { (m.inner)(w, &inner, x) };
+        if finishes {
+            let after = After::of(m, w.mode);
+            let value = w.s[usize::from(SCALAR_RESULT)];
+            let value = match m.result {
+                Ty::F16 => after.half(value),
+                _ => after.single(value),
+            };
+            w.set(u.dst, value);
+        }
+        flow
+    }
+}
+
 /// Builds the modified source `k` in its scratch rows.
 #[inline(always)]
 fn prepare<L: Level>(
@@ -112,13 +178,47 @@ fn prepare<L: Level>(
         modify(&mut row, m, ty, k, top);
         w.v[usize::from(at + part)] = row;
     }
+    if m.flushes {
+        flush_source(w, m, ty, at);
+    }
     Src(at)
+}
+
+/// Flushes denormals of a source in its scratch rows.
+#[inline(never)]
+fn flush_source(w: &mut Wave, m: &Modifier, ty: Ty, at: u16) {
+    let mode = w.mode;
+    if ty != Ty::F64 {
+        flush_row(&mut w.v[usize::from(at)], m, ty, mode);
+        return;
+    }
+    let modes = Modes::of(mode);
+    for i in 0..32 {
+        let high = u64::from(w.v[usize::from(at + 1)][i]) << 32;
+        let value = modes.source(DOUBLE, high | u64::from(w.v[usize::from(at)][i]));
+        w.v[usize::from(at)][i] = value as u32;
+        w.v[usize::from(at + 1)][i] = (value >> 32) as u32;
+    }
+}
+
+/// Flushes denormals of a source of at most 32 bits.
+fn flush_row(row: &mut Row, m: &Modifier, ty: Ty, mode: u32) {
+    let Some(format) = format(ty) else { return };
+    if !m.flushes {
+        return;
+    }
+    let modes = Modes::of(mode);
+    let mask = if ty == Ty::F16 { 0xffff } else { u32::MAX };
+    for lane in row.iter_mut() {
+        let value = modes.source(format, u64::from(*lane & mask)) as u32;
+        *lane = *lane & !mask | value;
+    }
 }
 
 /// Half selection, magnitude, negation.
 fn modify(row: &mut Row, m: &Modifier, ty: Ty, k: usize, top: bool) {
     let bit = |v: u8| v >> k & 1 == 1;
-    if bit(m.mods.opsel) && matches!(ty, Ty::F16 | Ty::B16) {
+    if bit(m.mods.opsel) && ty.is_half() {
         for lane in row.iter_mut() {
             *lane >>= 16;
         }
@@ -141,15 +241,16 @@ fn modify(row: &mut Row, m: &Modifier, ty: Ty, k: usize, top: bool) {
     }
 }
 
-/// Output scaling, clamping and half selection; moves the result to its register.
+/// Output scaling, clamping, flushing and half selection; moves the result to its register.
 fn finish(w: &mut Wave, m: &Modifier, dst: u16) {
+    let after = After::of(m, w.mode);
     let rows = m.result.regs().clamp(1, 2);
     if rows == 2 {
         let mut low = w.v[usize::from(RESULT)];
         let mut high = w.v[usize::from(RESULT + 1)];
         for i in 0..32 {
             let value = u64::from(low[i]) | u64::from(high[i]) << 32;
-            let value = finish_double(value, &m.mods);
+            let value = after.double(value);
             low[i] = value as u32;
             high[i] = (value >> 32) as u32;
         }
@@ -160,12 +261,12 @@ fn finish(w: &mut Wave, m: &Modifier, dst: u16) {
     let mut row = w.v[usize::from(RESULT)];
     for lane in &mut row {
         *lane = match m.result {
-            Ty::F32 => finish_single(*lane, &m.mods),
-            Ty::F16 => finish_half(*lane, &m.mods),
+            Ty::F32 => after.single(*lane),
+            Ty::F16 => after.half(*lane),
             _ => *lane,
         };
     }
-    if m.mods.opsel & 8 != 0 && matches!(m.result, Ty::F16 | Ty::B16) {
+    if m.mods.opsel & 8 != 0 && m.result.is_half() {
         let old = w.v[usize::from(dst & 511)];
         for i in 0..32 {
             row[i] = old[i] & 0xffff | row[i] << 16;
@@ -174,44 +275,100 @@ fn finish(w: &mut Wave, m: &Modifier, dst: u16) {
     w.put(dst, &row);
 }
 
-fn factor(mods: &Mods) -> f32 {
-    [1.0, 2.0, 4.0, 0.5][usize::from(mods.omod & 3)]
+/// What happens to a float result: scaling, flushing, clamping, in this order.
+struct After {
+    omod: u8,
+    clamp: bool,
+    /// Clamping turns NaN into 0 (MODE.DX10_CLAMP).
+    dx10: bool,
+    flushes: bool,
+    modes: Modes,
 }
 
-fn finish_single(bits: u32, mods: &Mods) -> u32 {
-    let scaled = if mods.omod == 0 {
-        bits
-    } else {
-        // Output modifiers work with denormals flushed (RDNA ISA: OMOD).
-        flush(num(f(flush(bits)) * factor(mods)))
-    };
-    if mods.clamp {
-        clamp_single(scaled)
-    } else {
-        scaled
+impl After {
+    fn of(m: &Modifier, mode: u32) -> Self {
+        Self {
+            // Output scaling is ignored in IEEE mode (RDNA ISA: OMOD).
+            omod: if mode & MODE_IEEE == 0 {
+                m.mods.omod
+            } else {
+                0
+            },
+            clamp: m.mods.clamp,
+            dx10: mode & MODE_DX10_CLAMP != 0,
+            flushes: m.flushes,
+            modes: Modes::of(mode),
+        }
+    }
+
+    /// The factor of the result, 1 where scaling is ignored: output scaling works only with
+    /// denormal results flushed (RDNA ISA: OMOD), and then turns -0 into +0.
+    fn factor(&self, format: Format) -> Option<f32> {
+        let applies = self.omod != 0 && !self.modes.keeps_results(format);
+        applies.then(|| [1.0, 2.0, 4.0, 0.5][usize::from(self.omod & 3)])
+    }
+
+    fn single(&self, bits: u32) -> u32 {
+        let mut bits = bits;
+        if let Some(factor) = self.factor(SINGLE) {
+            bits = flush(num(f(flush(bits)) * factor));
+            bits = if bits << 1 == 0 { 0 } else { bits };
+        }
+        if self.flushes {
+            bits = self.modes.result(SINGLE, u64::from(bits)) as u32;
+        }
+        if self.clamp {
+            clamp_single(bits, self.dx10)
+        } else {
+            bits
+        }
+    }
+
+    fn half(&self, bits: u32) -> u32 {
+        let mut value = half_to_single(bits & 0xffff);
+        if let Some(factor) = self.factor(HALF) {
+            value = num(f(value) * factor);
+            value = if value << 1 == 0 { 0 } else { value };
+        }
+        if self.clamp {
+            value = clamp_single(value, self.dx10);
+        }
+        let mut half = single_to_half(value) & 0xffff;
+        if self.flushes {
+            half = self.modes.result(HALF, u64::from(half)) as u32;
+        }
+        bits & 0xffff_0000 | half
+    }
+
+    fn double(&self, bits: u64) -> u64 {
+        let mut bits = bits;
+        if let Some(factor) = self.factor(DOUBLE) {
+            bits = num64(f64::from_bits(bits) * f64::from(factor));
+            bits = if bits << 1 == 0 { 0 } else { bits };
+        }
+        if self.flushes {
+            bits = self.modes.result(DOUBLE, bits);
+        }
+        if !self.clamp {
+            return bits;
+        }
+        let value = f64::from_bits(bits);
+        match value {
+            v if v.is_nan() && !self.dx10 => bits,
+            v if v > 0.0 => v.min(1.0).to_bits(),
+            _ => 0,
+        }
     }
 }
 
-fn finish_half(bits: u32, mods: &Mods) -> u32 {
-    let value = super::float::half_to_single(bits & 0xffff);
-    let value = finish_single(value, mods);
-    bits & 0xffff_0000 | super::float::single_to_half(value) & 0xffff
-}
-
-fn finish_double(bits: u64, mods: &Mods) -> u64 {
-    let value = f64::from_bits(bits) * f64::from(factor(mods));
-    let value = match (mods.clamp, value) {
-        (false, v) => v,
-        (true, v) if v.is_nan() || v <= 0.0 => 0.0,
-        (true, v) => v.min(1.0),
-    };
-    super::float::num64(value)
-}
-
-/// Clamp to [0, 1]; NaN becomes 0 (DX10_CLAMP, which compute kernels set).
+/// Clamp to [0, 1]; NaN becomes 0 under DX10 rules (MODE.DX10_CLAMP, which compute kernels set and
+/// gfx12 always has), else stays.
 #[inline(always)]
-pub(super) fn clamp_single(bits: u32) -> u32 {
+pub(super) fn clamp_single(bits: u32, dx10: bool) -> u32 {
     let v = f(bits);
+    if v.is_nan() && !dx10 {
+        return bits;
+    }
     let low = if v > 0.0 { v } else { 0.0 };
     let high = if low < 1.0 { low } else { 1.0 };
     high.to_bits()
@@ -310,6 +467,21 @@ impl Crossing {
     #[inline(always)]
     fn written(&self, served: u32) -> u32 {
         self.enabled & if self.zero_fill { u32::MAX } else { served }
+    }
+
+    /// Lanes that are written under `exec`.
+    pub(super) fn writes(&self, exec: u32) -> u32 {
+        exec & self.written(self.served(exec))
+    }
+
+    /// A lane mask as the lanes it describes are moved; lanes without a source are clear.
+    pub(super) fn moved(&self, mask: u32, exec: u32) -> u32 {
+        let served = self.served(exec);
+        let mut out = 0;
+        for (i, from) in self.from.iter().enumerate() {
+            out |= (mask >> ((i as u32 & 16) | (from & 15)) & 1) << i;
+        }
+        out & served
     }
 
     #[inline(always)]

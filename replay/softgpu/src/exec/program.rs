@@ -2,7 +2,9 @@
 
 use super::level::Speed;
 use super::lower::Lowering;
+use super::moded::is_ordinary;
 use super::modified::Modifier;
+use super::strict::Code;
 use super::uop::Uop;
 use super::wave::Row;
 use crate::isa::op::Op;
@@ -10,10 +12,13 @@ use crate::isa::operand::VGPR;
 use crate::isa::{Format, Inst, IsaError, Target, decode, disassemble, words_of};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Largest code that is accepted, in bytes.
 const MAX_CODE: usize = 1 << 26;
+
+/// Flag in a micro-operation's register count: M0 can name other registers.
+const RELATIVE: u16 = 1 << 15;
 
 /// No instruction begins at this dword.
 const NONE: u32 = u32::MAX;
@@ -23,9 +28,12 @@ pub struct Program {
     target: Target,
     base: u64,
     words: Vec<u32>,
+    speed: Speed,
     pub(crate) uops: Vec<Uop>,
     pub(crate) constants: Vec<Row>,
     pub(crate) modifiers: Vec<Modifier>,
+    /// For waves with an unusual MODE; made when the first one runs.
+    pub(super) moded: OnceLock<Moded>,
     /// Dword offset of each micro-operation's instruction.
     at: Vec<u32>,
     /// Micro-operation of each dword offset.
@@ -35,6 +43,16 @@ pub struct Program {
     /// Vector registers that each micro-operation needs.
     tops: Vec<u16>,
     kernels: Mutex<HashMap<u32, Arc<KernelInfo>>>,
+    /// The code as strict mode runs it; made when first asked for.
+    strict: OnceLock<Box<Code>>,
+    /// Waits and cache operations are counted on their predecessor.
+    fold: bool,
+}
+
+/// Micro-operations that follow MODE. They refer to the same constants and have the same numbers.
+pub(super) struct Moded {
+    pub(super) uops: Vec<Uop>,
+    pub(super) modifiers: Vec<Modifier>,
 }
 
 /// Where control can go after a micro-operation.
@@ -53,6 +71,8 @@ enum Edge {
 pub(crate) struct KernelInfo {
     /// Vector registers used, counted from v0.
     pub(crate) vgprs: u32,
+    /// Whether M0 can name others.
+    pub(crate) relative: bool,
     /// Mean instructions per wave of earlier runs; 0 before the first.
     pub(crate) cost: AtomicU64,
 }
@@ -92,17 +112,36 @@ impl Program {
             });
         }
         let words = words_of(code);
-        let built = Builder::build(target, &words, speed);
+        let built = Builder::build(Lowering::new(target, speed), &words, true);
         if built.lowering.full() {
             return Err(IsaError::TooLong {
                 len: code.len(),
                 max: MAX_CODE,
             });
         }
-        Ok(Self {
+        Ok(Self::assembled(target, base, words, built))
+    }
+
+    /// The same code with a micro-operation for every wait and cache operation, which the fast
+    /// path has no use for.
+    pub(super) fn unfolded(&self) -> Self {
+        let built = Builder::build(Lowering::new(self.target, self.speed), &self.words, false);
+        Self::assembled(self.target, self.base, self.words.clone(), built)
+    }
+
+    /// The code as strict mode runs it.
+    pub(super) fn strict(&self) -> &Code {
+        self.strict.get_or_init(|| Box::new(Code::new(self)))
+    }
+
+    fn assembled(target: Target, base: u64, words: Vec<u32>, built: Builder) -> Self {
+        Self {
             target,
             base,
             words,
+            speed: built.lowering.speed,
+            fold: built.fold,
+            moded: OnceLock::new(),
             uops: built.lowering.uops,
             constants: built.lowering.constants,
             modifiers: built.lowering.modifiers,
@@ -111,7 +150,8 @@ impl Program {
             edges: built.edges,
             tops: built.tops,
             kernels: Mutex::default(),
-        })
+            strict: OnceLock::new(),
+        }
     }
 
     /// The target that it was decoded for.
@@ -134,6 +174,37 @@ impl Program {
         self.words.is_empty()
     }
 
+    fn moded(&self) -> &Moded {
+        self.moded.get_or_init(|| {
+            let lowering = Lowering::moded(self.target, self.speed);
+            let built = Builder::build(lowering, &self.words, self.fold);
+            Moded {
+                uops: built.lowering.uops,
+                modifiers: built.lowering.modifiers,
+            }
+        })
+    }
+
+    /// The micro-operations for a wave with this MODE.
+    #[inline(always)]
+    pub(crate) fn uops_for(&self, mode: u32) -> &[Uop] {
+        if is_ordinary(mode) {
+            &self.uops
+        } else {
+            &self.moded().uops
+        }
+    }
+
+    /// The modifiers of the ordinary micro-operations, or of those that follow MODE.
+    #[inline(always)]
+    pub(crate) fn modifiers(&self, moded: bool) -> &[Modifier] {
+        if moded {
+            &self.moded().modifiers
+        } else {
+            &self.modifiers
+        }
+    }
+
     /// The micro-operation at a guest address.
     pub(crate) fn index_of(&self, address: u64) -> Option<u32> {
         let offset = address.checked_sub(self.base)?;
@@ -150,7 +221,8 @@ impl Program {
         self.base.wrapping_add(u64::from(dword) * 4)
     }
 
-    fn instruction(&self, index: u32) -> Option<Inst> {
+    /// The instruction of a micro-operation.
+    pub(super) fn instruction(&self, index: u32) -> Option<Inst> {
         let dword = *self.at.get(index as usize)? as usize;
         decode(self.target, self.words.get(dword..)?).ok()
     }
@@ -180,9 +252,13 @@ impl Program {
 
     /// The number of `u`, which must be one of this program's.
     fn number_of(&self, u: &Uop) -> u32 {
-        let offset = std::ptr::from_ref(u)
-            .addr()
-            .wrapping_sub(self.uops.as_ptr().addr());
+        let at = std::ptr::from_ref(u);
+        let other = self.moded.get().map(|m| m.uops.as_slice());
+        let own = match other {
+            Some(uops) if uops.as_ptr_range().contains(&at) => uops,
+            _ => &self.uops,
+        };
+        let offset = at.addr().wrapping_sub(own.as_ptr().addr());
         (offset / size_of::<Uop>()) as u32
     }
 
@@ -208,36 +284,42 @@ impl Program {
     pub(crate) fn kernel(&self, entry: u32) -> Arc<KernelInfo> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let info = kernels.entry(entry).or_insert_with(|| {
+            let (vgprs, relative) = self.reachable_vgprs(entry);
             Arc::new(KernelInfo {
-                vgprs: self.reachable_vgprs(entry),
+                vgprs,
+                relative,
                 cost: AtomicU64::new(0),
             })
         });
         Arc::clone(info)
     }
 
-    fn reachable_vgprs(&self, entry: u32) -> u32 {
+    /// Vector registers that the code from `entry` on names, and whether M0 can name others.
+    fn reachable_vgprs(&self, entry: u32) -> (u32, bool) {
         let mut seen = vec![false; self.uops.len()];
         let mut open = vec![entry];
-        let mut top = 0;
+        let (mut top, mut relative) = (0, false);
         while let Some(i) = open.pop() {
             let i = i as usize;
             if seen.get(i).copied().unwrap_or(true) {
                 continue;
             }
             seen[i] = true;
-            top = top.max(u32::from(self.tops[i]));
+            top = top.max(u32::from(self.tops[i] & !RELATIVE));
+            relative |= self.tops[i] & RELATIVE != 0;
             match self.edges[i] {
                 Edge::Fall => open.push(i as u32 + 1),
                 Edge::Branch(t) => open.push(t),
                 Edge::Either(t) => open.extend([t, i as u32 + 1]),
                 Edge::Stop => {}
                 Edge::Indirect => {
-                    return self.tops.iter().copied().max().map_or(0, u32::from);
+                    let names = self.tops.iter().map(|t| u32::from(*t & !RELATIVE));
+                    let any = self.tops.iter().any(|t| t & RELATIVE != 0);
+                    return (names.max().unwrap_or(0), any);
                 }
             }
         }
-        top
+        (top, relative)
     }
 }
 
@@ -252,6 +334,7 @@ impl KernelInfo {
 
 struct Builder {
     lowering: Lowering,
+    fold: bool,
     at: Vec<u32>,
     index: Vec<u32>,
     edges: Vec<Edge>,
@@ -259,9 +342,12 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(target: Target, words: &[u32], speed: Speed) -> Self {
+    /// `fold`: waits and cache operations are only counted, as no-ops are.
+    fn build(lowering: Lowering, words: &[u32], fold: bool) -> Self {
+        let target = lowering.target;
         let mut b = Self {
-            lowering: Lowering::new(target, speed),
+            lowering,
+            fold,
             at: Vec::new(),
             index: vec![NONE; words.len()],
             edges: Vec::new(),
@@ -276,7 +362,7 @@ impl Builder {
         for (at, inst) in &insts {
             let first = b.lowering.uops.len();
             match inst {
-                Some(inst) if b.folds(*at, inst, &targets) => {
+                Some(inst) if b.folds(*at, inst, &targets, fold) => {
                     if let Some(last) = b.lowering.uops.last_mut() {
                         last.count += 1;
                     }
@@ -328,11 +414,14 @@ impl Builder {
 
     /// Whether a no-op is counted on its predecessor: nothing may jump to it, and kernel entries
     /// (256-byte aligned) stay.
-    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>) -> bool {
-        let no_op = matches!(
-            inst.row.op,
-            Op::SNop | Op::SWait | Op::SInv | Op::GCache | Op::DsNop | Op::VNop
-        );
+    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>, all: bool) -> bool {
+        let no_op = match inst.row.op {
+            // One of these rows waits after all.
+            Op::SNop => all || inst.row.mnemonic != "s_wait_idle",
+            Op::DsNop | Op::VNop => true,
+            Op::SWait | Op::SInv | Op::GCache => all,
+            _ => false,
+        };
         no_op
             && !at.is_multiple_of(64)
             && !targets.contains(&at)
@@ -393,11 +482,10 @@ fn vector_top(inst: &Inst) -> u16 {
     };
     see(inst.dst, inst.row.shape.dst.regs());
     for (k, (code, ty)) in inst.src.into_iter().zip(inst.row.shape.src).enumerate() {
-        let lane_address = inst.format == Format::Global && k == 0;
-        let regs = if lane_address {
-            2 - u32::from(inst.scalar_address())
-        } else {
-            ty.regs()
+        let regs = match inst.format {
+            Format::Flat if k == 0 => 2,
+            Format::Global if k == 0 => 2 - u32::from(inst.scalar_address()),
+            _ => ty.regs(),
         };
         see(code, regs);
     }
@@ -406,6 +494,9 @@ fn vector_top(inst: &Inst) -> u16 {
         for (code, ty) in y.src.into_iter().zip(y.row.shape.src) {
             see(code, ty.regs());
         }
+    }
+    if super::relative::reaches_any(inst.row.op) {
+        top |= RELATIVE;
     }
     top
 }

@@ -3,12 +3,13 @@
 use super::compare;
 use super::context::Ctx;
 use super::float::{
-    exp2, f, half_to_single, log2, max_ieee, max_num, maximum, min_ieee, min_num, minimum, num,
-    rcp, rsq, single_to_half, single_to_half_rtz, sqrt, to_i32,
+    Rule, exp2, f, h, half_extreme, half_num, half_to_single, log2, max_ieee, max_num, maximum,
+    min_ieee, min_num, minimum, num, rcp, rsq, single_to_half, single_to_half_rtz, sqrt, to_i32,
 };
 use super::lanes::{cls, clz, ctz};
 use super::level::{Level, Speed};
-use super::uop::{Exec, Flow, Handler, Uop, handler};
+use super::packed::half_fma;
+use super::uop::{Exec, Flow, Handler, Src, Uop, handler};
 use super::wave::{MODE_IEEE, Wave};
 use crate::isa::op::{CmpTy, Cond, Op};
 use crate::isa::operand::EXEC;
@@ -164,7 +165,44 @@ fn bfe64(a: u64, b: u64, signed: bool) -> u64 {
     }
 }
 
+/// Bit i is set where any of the four bits from `4 i` on is.
+fn quads(x: u64) -> u64 {
+    (0..16).fold(0, |out, k| out | u64::from(x >> (4 * k) & 15 != 0) << k)
+}
+
+/// All four bits of a quad are set where any is.
+fn whole_quads(x: u64) -> u64 {
+    (0..16).fold(0, |out, k| {
+        out | if x >> (4 * k) & 15 != 0 {
+            15 << (4 * k)
+        } else {
+            0
+        }
+    })
+}
+
+/// Each bit twice.
+fn replicate(x: u32) -> u64 {
+    (0..32).fold(0, |out, k| out | (u64::from(x >> k & 1) * 3) << (2 * k))
+}
+
+/// Leading bits equal to the sign bit, counted with it; -1 when all are.
+fn cls64(x: u64) -> u64 {
+    let folded = x ^ ((x as i64) >> 63) as u64;
+    if folded == 0 {
+        0xffff_ffff
+    } else {
+        u64::from(folded.leading_zeros())
+    }
+}
+
 scalar_table! { integer;
+    SClsI32I64 [64 0 32] plain |a, _b, _o, _s| cls64(a);
+    SBitreplicateB64B32 [32 0 64] plain |a, _b, _o, _s| replicate(lo(a));
+    SQuadmaskB32 [32 0 32] nonzero32 |a, _b, _o, _s| lo(quads(a));
+    SQuadmaskB64 [64 0 64] nonzero |a, _b, _o, _s| quads(a);
+    SWqmB32 [32 0 32] nonzero32 |a, _b, _o, _s| lo(whole_quads(a));
+    SWqmB64 [64 0 64] nonzero |a, _b, _o, _s| whole_quads(a);
     SMovB32 [32 0 32] plain |a, _b, _o, _s| a;
     SMovB64 [64 0 64] plain |a, _b, _o, _s| a;
     SCmovB32 [32 0 32] plain |a, _b, o, s| if s.scc { a } else { o };
@@ -277,6 +315,16 @@ fn fa(x: u64) -> f32 {
 }
 
 #[inline(always)]
+fn ha(x: u64) -> f32 {
+    h(lo(x))
+}
+
+/// The rule of minima and maxima of halves.
+fn half_rule(s: &Before) -> Rule {
+    if s.ieee { Rule::Ieee } else { Rule::Num }
+}
+
+#[inline(always)]
 fn out(x: f32) -> u64 {
     u64::from(num(x))
 }
@@ -293,6 +341,33 @@ scalar_table! { floating;
     SCvtF16F32 [32 0 32] plain |a, _b, _o, _s| u64::from(single_to_half(lo(a)));
     SCvtF32F16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_to_single(lo(a) & 0xffff));
     SCvtHiF32F16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_to_single(lo(a) >> 16));
+    SCeilF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(ha(a).ceil()));
+    SFloorF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(ha(a).floor()));
+    STruncF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(ha(a).trunc()));
+    SRndneF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(ha(a).round_ties_even()));
+    SAddF16 [32 32 32] plain |a, b, _o, _s| u64::from(half_num(ha(a) + ha(b)));
+    SSubF16 [32 32 32] plain |a, b, _o, _s| u64::from(half_num(ha(a) - ha(b)));
+    SMulF16 [32 32 32] plain |a, b, _o, _s| u64::from(half_num(ha(a) * ha(b)));
+    SFmacF16 [32 32 32] plain |a, b, o, _s| u64::from(half_fma(lo(a), lo(b), lo(o)));
+    SMinF16 [32 32 32] plain |a, b, _o, s| {
+        u64::from(half_extreme::<false>(lo(a), lo(b), half_rule(s)))
+    };
+    SMaxF16 [32 32 32] plain |a, b, _o, s| {
+        u64::from(half_extreme::<true>(lo(a), lo(b), half_rule(s)))
+    };
+    SMinimumF16 [32 32 32] plain |a, b, _o, _s| {
+        u64::from(half_extreme::<false>(lo(a), lo(b), Rule::Wins))
+    };
+    SMaximumF16 [32 32 32] plain |a, b, _o, _s| {
+        u64::from(half_extreme::<true>(lo(a), lo(b), Rule::Wins))
+    };
+    VSExpF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(f(exp2(ha(a).to_bits()))));
+    VSLogF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(f(log2(ha(a).to_bits()))));
+    VSRcpF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(1.0 / ha(a)));
+    VSRsqF16 [32 0 32] plain |a, _b, _o, _s| {
+        u64::from(half_num((1.0 / f64::from(ha(a)).sqrt()) as f32))
+    };
+    VSSqrtF16 [32 0 32] plain |a, _b, _o, _s| u64::from(half_num(ha(a).sqrt()));
     SAddF32 [32 32 32] plain |a, b, _o, _s| out(fa(a) + fa(b));
     SSubF32 [32 32 32] plain |a, b, _o, _s| out(fa(a) - fa(b));
     SMulF32 [32 32 32] plain |a, b, _o, _s| out(fa(a) * fa(b));
@@ -350,6 +425,47 @@ macro_rules! exec_masks {
             }
         }
     };
+}
+
+/// As [`exec_masks`], of 64 bits: a wave32's high half of EXEC is an ordinary register here.
+macro_rules! wide_exec_masks {
+    ($($name:ident $saves:literal |$a:ident, $e:ident| $value:expr;)*) => {
+        $(
+            struct $name;
+            impl Exec for $name {
+                fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+                    let $a = w.scalar64(x, u.a);
+                    let $e = w.scalar64(x, Src(Src::SCALAR + EXEC));
+                    let value: u64 = $value;
+                    w.set64(u.dst, if $saves { $e } else { value });
+                    w.set64(EXEC, value);
+                    w.set_scc(value != 0);
+                    Flow::NEXT
+                }
+            }
+        )*
+        fn wide_exec_mask(op: Op, speed: Speed) -> Option<Handler> {
+            match op {
+                $(Op::$name => Some(handler::<$name>(speed)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+wide_exec_masks! {
+    SAndSaveexecB64 true |a, e| a & e;
+    SOrSaveexecB64 true |a, e| a | e;
+    SXorSaveexecB64 true |a, e| a ^ e;
+    SNandSaveexecB64 true |a, e| !(a & e);
+    SNorSaveexecB64 true |a, e| !(a | e);
+    SXnorSaveexecB64 true |a, e| !(a ^ e);
+    SAndNot0SaveexecB64 true |a, e| !a & e;
+    SOrNot0SaveexecB64 true |a, e| !a | e;
+    SAndNot1SaveexecB64 true |a, e| a & !e;
+    SOrNot1SaveexecB64 true |a, e| a | !e;
+    SAndNot0WrexecB64 false |a, e| !a & e;
+    SAndNot1WrexecB64 false |a, e| a & !e;
 }
 
 exec_masks! {
@@ -426,11 +542,23 @@ impl Exec for CompareF32 {
     }
 }
 
+/// As [`CompareF32`], of halves.
+struct CompareF16;
+
+impl Exec for CompareF16 {
+    fn run<L: Level>(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>) -> Flow {
+        let (a, b) = (u64::from(w.scalar(x, u.a)), u64::from(w.scalar(x, u.b)));
+        w.set_scc(compare::scalar(CmpTy::F16, compare::condition(u.ext), a, b));
+        Flow::NEXT
+    }
+}
+
 /// A scalar comparison's handler, and the value of `Uop::ext` that it wants.
 pub(super) fn comparison(ty: CmpTy, cond: Cond, speed: Speed) -> Option<(Handler, u16)> {
     match (ty, cond) {
         (CmpTy::U64, Cond::Eq) => Some((handler::<CompareU64<true>>(speed), 0)),
         (CmpTy::U64, Cond::Lg) => Some((handler::<CompareU64<false>>(speed), 0)),
+        (CmpTy::F16, _) => Some((handler::<CompareF16>(speed), compare::code(ty, cond))),
         (CmpTy::F32, _) => Some((handler::<CompareF32>(speed), compare::code(ty, cond))),
         _ => fast_compare(ty, cond, speed).map(|h| (h, 0)),
     }
@@ -444,4 +572,5 @@ pub(super) fn find(op: Op, speed: Speed) -> Option<Handler> {
     integer(op, speed)
         .or_else(|| floating(op, speed))
         .or_else(|| exec_mask(op, speed))
+        .or_else(|| wide_exec_mask(op, speed))
 }

@@ -36,6 +36,8 @@ impl Flow {
     pub(crate) const BARRIER: Self = Self(2);
     /// `Ctx::fault` says why the wave cannot go on.
     pub(crate) const FAULT: Self = Self(3);
+    /// Fall through; MODE was written, so the micro-operations to use may be others.
+    pub(crate) const MODE: Self = Self(4);
     /// First value that means a jump.
     pub(crate) const JUMP: u32 = 16;
 

@@ -1,6 +1,7 @@
 //! State of one wave: vector rows, scalar slots, program counter.
 
 use super::context::Ctx;
+use super::flat::Private;
 use super::uop::Src;
 use crate::isa::operand::{EXEC, VCC};
 
@@ -16,6 +17,7 @@ pub(crate) const SINK: u16 = 160;
 
 /// One wave.
 #[repr(C, align(64))]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Wave {
     pub(crate) v: [Row; 512],
     /// Slots 0..=127 as operand codes, then SCC and the sink.
@@ -26,8 +28,12 @@ pub(crate) struct Wave {
     pub(crate) index: u32,
     /// Instructions executed.
     pub(crate) count: u64,
-    /// MODE as far as it is modelled: [3:0] rounding, [7:4] denormals, [8] DX10_CLAMP, [9] IEEE.
+    /// MODE as far as it is modelled: [3:0] rounding, [7:4] denormals, [8] DX10_CLAMP, [9] IEEE,
+    /// [23] FP16_OVFL.
     pub(crate) mode: u32,
+    /// Vector registers allocated.
+    pub(crate) vgprs: u32,
+    pub(crate) private: Private,
     pub(crate) state: State,
     /// The barrier completed after this wave signalled and it has not waited since.
     pub(crate) released: bool,
@@ -43,6 +49,10 @@ pub(crate) enum State {
 
 /// MODE bit of IEEE mode (gfx11).
 pub(crate) const MODE_IEEE: u32 = 1 << 9;
+/// MODE bit: clamping turns NaN into 0 (gfx11; gfx12 always does).
+pub(crate) const MODE_DX10_CLAMP: u32 = 1 << 8;
+/// MODE bit: halves overflow to the largest finite value.
+pub(crate) const MODE_FP16_OVFL: u32 = 1 << 23;
 
 impl Wave {
     /// A wave whose registers mean nothing yet.
@@ -54,6 +64,8 @@ impl Wave {
             index: 0,
             count: 0,
             mode: 0,
+            vgprs: 256,
+            private: Private::default(),
             state: State::Ended,
             released: false,
         })

@@ -1,8 +1,10 @@
 //! What a software GPU is made of, and what can go wrong when asking it for something.
 
+use super::faults::FaultScript;
 use crate::isa::Target;
 use crate::memory::{AllocError, MemoryFault};
 use crate::object::{KernelRefusal, ObjectError};
+use crate::strict::StrictConfig;
 
 /// How a software GPU is built and how it runs.
 #[derive(Debug, Clone)]
@@ -21,6 +23,10 @@ pub struct SoftConfig {
     pub keep_packet_log: bool,
     /// Most bytes that the packet log holds; the oldest packets are dropped (and counted) past it.
     pub packet_log_bytes: usize,
+    /// Strict mode: hazards are looked for, on one thread. `None` for the fast mode.
+    pub strict: Option<StrictConfig>,
+    /// Faults to inject from the start; see [`super::SoftGpu::arm_faults`] for later ones.
+    pub faults: FaultScript,
 }
 
 impl SoftConfig {
@@ -35,6 +41,8 @@ impl SoftConfig {
             group_budget: 1 << 24,
             keep_packet_log: false,
             packet_log_bytes: 64 << 20,
+            strict: None,
+            faults: FaultScript::default(),
         }
     }
 }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct LoggedDispatch {
     /// Kernel name.
     pub symbol: Arc<str>,
+    /// BLAKE3 of the code object that the kernel came from.
+    pub object: [u8; 32],
     /// Work-groups per dimension.
     pub groups: [u32; 3],
     /// Work-items per group and dimension.

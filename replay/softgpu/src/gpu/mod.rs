@@ -3,6 +3,7 @@
 //! function tables to `api`.
 
 mod config;
+pub mod faults;
 mod log;
 mod queue;
 mod signal;
@@ -18,6 +19,8 @@ pub(crate) use signal::Signals;
 use crate::isa::Target;
 use crate::memory::AddressSpace;
 use crate::object::{KernelSymbol, LoadedObject, Registry};
+use crate::strict::{Declarations, Footprint, Report, Reports, Strict};
+use faults::{Event, FaultKind, FaultScript, Faults, InjectedFault};
 use log::LogBuffer;
 use signal::Stored;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,6 +78,9 @@ pub(crate) struct Shared {
     pub next_queue: AtomicU64,
     pub log: Mutex<LogBuffer>,
     pub tally: Tally,
+    /// Strict mode, if it is on.
+    pub strict: Option<Arc<Strict>>,
+    pub faults: Faults,
     fault: Mutex<Option<String>>,
     objects: AtomicU64,
     /// Grows with every event that the packet processor must look at.
@@ -100,13 +106,43 @@ impl Shared {
         fault.get_or_insert(text);
     }
 
-    fn rang(&self, queue: u64, packet: i64) {
+    /// Shows the live queue of that id to `act`.
+    pub(crate) fn with_queue(&self, id: u64, act: impl FnOnce(&QueueState)) {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(queue) = queues.iter().find(|state| state.id == queue) {
+        if let Some(queue) = queues.iter().find(|state| state.id == id) {
+            act(queue);
+        }
+    }
+
+    /// Counts a submission, named `call`. An error says why it does not reach the device.
+    pub(crate) fn submit(&self, call: &str) -> Result<(), String> {
+        let mut result = Ok(());
+        for fault in self.faults.due(Event::Submit) {
+            let text = if fault.kind == FaultKind::LostAtSubmit {
+                let text = self
+                    .faults
+                    .note(fault, &format!("the device was lost at {call}"));
+                self.faults.lose(text.clone());
+                self.wake();
+                text
+            } else {
+                self.faults.note(fault, &format!("{call} fails"))
+            };
+            self.record_fault(text.clone());
+            result = Err(text);
+        }
+        result
+    }
+
+    fn rang(&self, queue: u64, packet: i64) {
+        self.with_queue(queue, |queue| {
+            if let Some(strict) = &self.strict {
+                let slot = |id| queue.slot(id);
+                strict.model().rang(queue.id, packet, queue.packets, &slot);
+            }
             // Doorbells of several producers may arrive out of order; the largest id counts.
             queue.rung.fetch_max(packet, Ordering::AcqRel);
-        }
-        drop(queues);
+        });
         self.wake();
     }
 }
@@ -122,15 +158,24 @@ impl SoftGpu {
     /// Builds a GPU and starts its packet processor.
     pub fn new(config: SoftConfig) -> Result<Arc<Self>, SoftError> {
         let memory = Arc::new(AddressSpace::new());
+        let registry: Arc<Registry> = Arc::default();
+        let strict = config.strict.map(|strict| {
+            let strict = Strict::new(strict, config.target, &memory, &registry);
+            let observer = Arc::downgrade(&strict);
+            memory.observe(observer);
+            strict
+        });
         let shared = Arc::new(Shared {
             signals: Signals::new(Arc::clone(&memory)),
             log: Mutex::new(LogBuffer::new(config.packet_log_bytes)),
+            faults: Faults::new(&config.faults),
             config,
             memory,
-            registry: Arc::default(),
+            registry,
             queues: Mutex::default(),
             next_queue: AtomicU64::new(1),
             tally: Tally::default(),
+            strict,
             fault: Mutex::default(),
             objects: AtomicU64::new(1),
             events: AtomicU64::new(0),
@@ -189,6 +234,7 @@ impl SoftGpu {
 
     /// Destroys a signal; its handle is invalid from then on.
     pub fn destroy_signal(&self, handle: u64) -> Result<(), SoftError> {
+        self.strictly(|strict| strict.model().order.forget_signal(handle));
         let destroyed = self.shared.signals.destroy(handle);
         self.signal_changed();
         destroyed
@@ -196,20 +242,56 @@ impl SoftGpu {
 
     /// The value of a signal (acquire); of a doorbell, the last packet id stored to it.
     pub fn load_signal(&self, handle: u64) -> Result<i64, SoftError> {
-        self.shared.signals.load(handle)
+        let value = self.shared.signals.load(handle)?;
+        self.strictly(|strict| strict.model().order.host_acquire(handle));
+        Ok(value)
     }
 
     /// Stores a value (release), wakes waiters and, for a doorbell, the packet processor.
     pub fn store_signal(&self, handle: u64, value: i64) -> Result<(), SoftError> {
+        if self.shared.signals.is_value(handle) {
+            self.strictly(|strict| strict.model().order.host_store(handle));
+        }
         match self.shared.signals.store(handle, value)? {
-            Stored::Doorbell(queue) => self.shared.rang(queue, value),
+            Stored::Doorbell(queue) => {
+                let call = || format!("doorbell of queue {queue}, packet {value}");
+                // A store has no answer: a doorbell that a fault script loses is silent.
+                if !self.shared.faults.is_armed() || self.shared.submit(&call()).is_ok() {
+                    self.shared.rang(queue, value);
+                }
+            }
             Stored::Value => self.signal_changed(),
         }
         Ok(())
     }
 
+    /// Rings the doorbell for a submission that was counted already.
+    pub(crate) fn ring_doorbell(&self, handle: u64, value: i64) -> Result<(), SoftError> {
+        if let Stored::Doorbell(queue) = self.shared.signals.store(handle, value)? {
+            self.shared.rang(queue, value);
+        }
+        Ok(())
+    }
+
+    /// Arms a fault script in place of what is left of an earlier one; its events are counted from
+    /// this call on. A device that a script has lost stays lost.
+    pub fn arm_faults(&self, script: &FaultScript) {
+        self.shared.faults.arm(script);
+    }
+
+    /// The faults that were injected so far, in order.
+    pub fn injected_faults(&self) -> Vec<InjectedFault> {
+        self.shared.faults.injected()
+    }
+
+    /// Why the device is lost, if it is.
+    pub fn lost(&self) -> Option<String> {
+        self.shared.faults.lost().map(str::to_owned)
+    }
+
     /// Adds to a signal's value (acquire and release) and returns the value before.
     pub fn add_signal(&self, handle: u64, amount: i64) -> Result<i64, SoftError> {
+        self.strictly(|strict| strict.model().order.host_add(handle));
         let before = self.shared.signals.add(handle, amount)?;
         self.signal_changed();
         Ok(before)
@@ -224,9 +306,42 @@ impl SoftGpu {
         operand: i64,
         timeout: Duration,
     ) -> Result<i64, SoftError> {
-        self.shared
+        let seen = self
+            .shared
             .signals
-            .wait(handle, condition, operand, timeout)
+            .wait(handle, condition, operand, timeout)?;
+        self.strictly(|strict| strict.model().order.host_acquire(handle));
+        Ok(seen)
+    }
+
+    fn strictly(&self, act: impl FnOnce(&Strict)) {
+        if let Some(strict) = &self.shared.strict {
+            act(strict);
+        }
+    }
+
+    /// Declares what the launches of a token touch, for strict mode: each queue repeats the token
+    /// from its next launch on. Empty declarations end the checks.
+    pub fn declare(&self, declarations: Declarations) {
+        self.strictly(|strict| strict.model().declare(declarations));
+    }
+
+    /// What strict mode has found so far, in the order of finding; empty in the fast mode.
+    pub fn reports(&self) -> Vec<Report> {
+        let strict = self.shared.strict.as_ref();
+        strict.map_or_else(Vec::new, |strict| strict.reports())
+    }
+
+    /// Takes what strict mode has found and the number of reports dropped for want of room.
+    pub fn take_reports(&self) -> Reports {
+        let strict = self.shared.strict.as_ref();
+        strict.map_or_else(Reports::default, |strict| strict.take_reports())
+    }
+
+    /// Takes the footprints of the last launches, oldest first; empty unless strict mode keeps them.
+    pub fn take_footprints(&self) -> Vec<Footprint> {
+        let strict = self.shared.strict.as_ref();
+        strict.map_or_else(Vec::new, |strict| strict.take_footprints())
     }
 
     fn signal_changed(&self) {
@@ -302,6 +417,10 @@ impl LoadedObject {
 impl Drop for SoftGpu {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
+        let queues = &self.shared.queues;
+        for queue in &*queues.lock().unwrap_or_else(PoisonError::into_inner) {
+            queue.killed.store(true, Ordering::Release);
+        }
         self.shared.wake();
         if let Some(worker) = self.worker.take()
             && worker.thread().id() != std::thread::current().id()

@@ -34,7 +34,11 @@ pub(crate) struct QueueState {
     /// Last packet id rung, -1 before the first.
     pub rung: AtomicI64,
     pub poisoned: AtomicBool,
+    /// Something of the queue will never complete.
+    pub stuck: AtomicBool,
     pub destroyed: AtomicBool,
+    /// What runs is given up.
+    pub killed: Arc<AtomicBool>,
     pub processor: Mutex<QueueProcessor>,
     pub on_error: ErrorSink,
 }
@@ -64,28 +68,20 @@ impl QueueState {
         if !RING_SIZES.contains(&packets) || !packets.is_power_of_two() {
             return Err(SoftError::RingSize { packets });
         }
-        let bytes = u64::from(packets) * SLOT;
-        let ring_va = memory.alloc(
-            &format!("queue {id} ring"),
-            bytes,
-            PAGE,
-            Rights::SHARED,
-            Kind::Ring,
-        )?;
-        let queue_va = memory.alloc(
-            &format!("queue {id}"),
-            at::BYTES as u64,
-            64,
-            Rights::SHARED,
-            Kind::Host,
-        )?;
-        let doorbell_va = memory.alloc(
-            &format!("queue {id} doorbell"),
-            8,
-            8,
-            Rights::SHARED,
-            Kind::Host,
-        )?;
+        let places = allocate(memory, id, packets)?;
+        let made = Self::fill(memory, signals, id, packets, places, on_error);
+        made.inspect_err(|_| free(memory, &places))
+    }
+
+    /// Fills the queue's memory: ring, `amd_queue_v2_t`, doorbell.
+    fn fill(
+        memory: &AddressSpace,
+        signals: &Signals,
+        id: u64,
+        packets: u32,
+        [ring_va, queue_va, doorbell_va]: [u64; 3],
+        on_error: ErrorSink,
+    ) -> Result<Self, SoftError> {
         let fault = |fault| SoftError::Memory {
             what: "initialising a queue",
             fault,
@@ -99,7 +95,10 @@ impl QueueState {
             .store_u64(doorbell_va, (-1_i64).cast_unsigned(), Ordering::Release)
             .map_err(fault)?;
         let doorbell = signals.create_doorbell(id, doorbell_va)?;
-        let inactive = signals.create(0)?;
+        let inactive = signals.create(0).inspect_err(|_| {
+            // Made above and known to nobody.
+            let _ = signals.destroy(doorbell);
+        })?;
         let mut image = [0; at::BYTES];
         let mut put = |offset: usize, bytes: &[u8]| {
             image[offset..offset + bytes.len()].copy_from_slice(bytes)
@@ -119,6 +118,7 @@ impl QueueState {
         put(at::QUEUE_PROPERTIES, &2_u32.to_le_bytes());
         put(at::QUEUE_INACTIVE_SIGNAL, &inactive.to_le_bytes());
         memory.write_bytes(queue_va, &image).map_err(fault)?;
+        let killed = Arc::new(AtomicBool::new(false));
         Ok(Self {
             id,
             packets,
@@ -129,10 +129,39 @@ impl QueueState {
             doorbell_va,
             rung: AtomicI64::new(-1),
             poisoned: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             destroyed: AtomicBool::new(false),
-            processor: Mutex::default(),
+            processor: Mutex::new(QueueProcessor::new(Arc::clone(&killed))),
+            killed,
             on_error,
         })
+    }
+}
+
+/// Memory of a queue's ring, its `amd_queue_v2_t` and its doorbell; all of it or none.
+fn allocate(memory: &AddressSpace, id: u64, packets: u32) -> Result<[u64; 3], SoftError> {
+    let rows = [
+        (
+            format!("queue {id} ring"),
+            u64::from(packets) * SLOT,
+            PAGE,
+            Kind::Ring,
+        ),
+        (format!("queue {id}"), at::BYTES as u64, 64, Kind::Ring),
+        (format!("queue {id} doorbell"), 8, 8, Kind::Ring),
+    ];
+    let mut places = [0; 3];
+    for (index, (name, bytes, align, kind)) in rows.into_iter().enumerate() {
+        let made = memory.alloc(&name, bytes, align, Rights::SHARED, kind);
+        places[index] = made.inspect_err(|_| free(memory, &places[..index]))?;
+    }
+    Ok(places)
+}
+
+fn free(memory: &AddressSpace, places: &[u64]) {
+    for &base in places {
+        // Allocated by `allocate`; nobody else frees them.
+        let _ = memory.free(base);
     }
 }
 
@@ -233,8 +262,14 @@ impl SoftQueue {
         self.state.poisoned.load(Ordering::Acquire)
     }
 
-    /// Stops the queue and frees its memory, once no packet of it is executing. Further calls do
-    /// nothing.
+    /// Whether waiting for all of the queue's work would last for ever: an injected fault hung a
+    /// launch or withheld a completion.
+    pub fn is_stuck(&self) -> bool {
+        self.state.is_stuck()
+    }
+
+    /// Stops the queue and frees its memory. Waves of it that are executing are given up. Further
+    /// calls do nothing.
     pub fn destroy(&self) {
         if self.state.destroyed.swap(true, Ordering::AcqRel) {
             return;
@@ -244,6 +279,7 @@ impl SoftQueue {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|queue| queue.id != self.state.id);
+        self.state.killed.store(true, Ordering::Release);
         // Whoever executes a packet of this queue holds the lock.
         drop(
             self.state
@@ -251,17 +287,19 @@ impl SoftQueue {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         );
+        if let Some(strict) = &self.shared.strict {
+            strict.model().queue_gone(self.state.id);
+        }
         for signal in [self.state.doorbell, self.state.inactive] {
             let _ = self.shared.signals.destroy(signal);
         }
-        for base in [
-            self.state.ring_va,
-            self.state.queue_va,
-            self.state.doorbell_va,
-        ] {
-            // Allocated by `create`; nobody else frees them.
-            let _ = self.shared.memory.free(base);
-        }
+        let QueueState {
+            ring_va,
+            queue_va,
+            doorbell_va,
+            ..
+        } = *self.state;
+        free(&self.shared.memory, &[ring_va, queue_va, doorbell_va]);
     }
 }
 

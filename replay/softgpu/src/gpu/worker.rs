@@ -3,7 +3,7 @@
 
 use super::config::SoftError;
 use super::{QueueState, Shared};
-use crate::cp::{QueueFault, Served};
+use crate::cp::{Cause, QueueFault, Served};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -68,9 +68,14 @@ fn serve(shared: &Shared, queue: &QueueState) -> Served {
     if queue.destroyed.load(Ordering::Acquire) {
         return Served::Idle;
     }
-    let result = processor.serve(shared, queue);
+    let result = match shared.faults.lost() {
+        None => processor.serve(shared, queue),
+        Some(what) => Err(lost(queue, what)),
+    };
     match result {
         Ok(served) => served,
+        // Nobody is left to tell.
+        Err(_) if queue.killed.load(Ordering::Acquire) => Served::Idle,
         Err(fault) => {
             poison(shared, queue, &fault);
             drop(processor);
@@ -80,9 +85,20 @@ fn serve(shared: &Shared, queue: &QueueState) -> Served {
     }
 }
 
+/// What stops a queue of a device that is gone.
+fn lost(queue: &QueueState, what: &str) -> Box<QueueFault> {
+    let cause = Cause::Lost {
+        what: what.to_owned(),
+    };
+    Box::new(QueueFault::of_device(queue.id, cause))
+}
+
 /// Stops the queue, keeps the text and stores the error bits where HSA looks for them.
 fn poison(shared: &Shared, queue: &QueueState, fault: &QueueFault) {
     shared.record_fault(fault.to_string());
+    if let Some(strict) = &shared.strict {
+        strict.model().fault(fault);
+    }
     queue.poisoned.store(true, Ordering::Release);
     // The inactive signal lives as long as the queue, whose lock is held.
     let _ = shared.signals.store(queue.inactive, i64::from(fault.code));

@@ -1,8 +1,9 @@
-//! From instruction words to [`Inst`]. Never panics, whatever the words. Fields that the executor
-//! does not model (a high-half register, GDS, a lane of a scratch segment) are refused here, so that
-//! nothing is executed as something else.
+//! From instruction words to [`Inst`]. Never panics, whatever the words. Fields that no executor here
+//! honours (GDS, an address field that an opcode lacks) are refused here, so that nothing is executed
+//! as something else.
 
 use super::Target;
+use super::absent::FAMILIES;
 use super::op::Op;
 use super::operand::{LITERAL, NULL, VCC, VGPR, scalar_problem, source_problem};
 use super::row::{Format, Row, find};
@@ -14,6 +15,12 @@ pub enum DecodeError {
     /// The leading bits name no encoding family that is modelled.
     #[error("no instruction format begins with these bits")]
     Format,
+    /// An encoding family that is not modelled.
+    #[error("{family} instructions are not modelled")]
+    Family {
+        /// Name of the family in the ISA documents.
+        family: &'static str,
+    },
     /// The format is known, the opcode is not in the table.
     #[error("{format:?} opcode {opcode} is not in the table")]
     Opcode {
@@ -86,14 +93,15 @@ pub(crate) struct Inst {
     pub(crate) dst: u16,
     pub(crate) sdst: u16,
     pub(crate) src: [u16; 3],
-    /// Scalar address of memory instructions; NULL when there is none.
+    /// Scalar address of memory instructions; NULL when there is none. A scratch instruction without
+    /// lane address has NULL in `src[0]`.
     pub(crate) saddr: u16,
     pub(crate) literal: u32,
     pub(crate) mods: Mods,
     pub(crate) dpp: Dpp,
     /// 16-bit immediate, or byte offset.
     pub(crate) imm: i32,
-    /// Second offset of two-address LDS instructions.
+    /// Second offset of two-address LDS instructions; length field of a prefetch.
     pub(crate) imm2: u32,
     /// gfx11: bit 0 GLC, 1 SLC, 2 DLC. gfx12: [1:0] scope, [4:2] temporal hint.
     pub(crate) cache: u8,
@@ -139,15 +147,26 @@ pub(crate) fn decode(target: Target, words: &[u32]) -> Result<Inst, DecodeError>
         0b11_0011 if bits(w, 24, 2) == 0 => reader.vop3p(),
         0b11_0101 => reader.vop3(),
         0b11_0110 => reader.ds(),
-        0b11_0111 if !gfx12 => reader.global11(),
+        0b11_0111 if !gfx12 => reader.flat11(),
         0b11_1000 if !gfx12 => reader.mubuf(),
-        0b11_1011 if gfx12 && bits(w, 24, 2) == 2 => reader.global12(),
+        0b11_1011 if gfx12 => reader.flat12(),
         0b11_1101 if gfx12 => reader.smem12(),
         0b11_1101 => reader.smem11(),
-        _ => Err(DecodeError::Format),
+        _ => Err(other_family(gfx12, w)),
     }?;
     check(&inst)?;
     Ok(inst)
+}
+
+fn other_family(gfx12: bool, word: u32) -> DecodeError {
+    let top = word >> 24;
+    let found = FAMILIES.iter().find(|family| {
+        let (mask, value) = family.top;
+        top & mask == value && family.opcodes[usize::from(gfx12)] > 0
+    });
+    found.map_or(DecodeError::Format, |found| DecodeError::Family {
+        family: found.name,
+    })
 }
 
 struct Reader<'a> {
@@ -182,6 +201,7 @@ impl Reader<'_> {
         let mut i = self.inst(Format::Sop1, bits(w, 8, 8), 1)?;
         i.dst = code(w, 16, 7);
         i.src[0] = code(w, 0, 8);
+        i.imm = i32::from(i.src[0]);
         self.literal(i.trim())
     }
 
@@ -216,6 +236,10 @@ impl Reader<'_> {
             i.dst = register;
         }
         i.imm = i32::from(w as u16 as i16);
+        if i.row.op == Op::SSetregImm32B32 {
+            i.literal = self.word(1)?;
+            i.dwords = 2;
+        }
         Ok(i.trim())
     }
 
@@ -230,6 +254,7 @@ impl Reader<'_> {
         let mut i = self.inst(Format::Smem, bits(w, 18, 8), 2)?;
         i.src[0] = code(w, 0, 6) * 2;
         i.dst = code(w, 6, 7);
+        i.imm2 = bits(w, 6, 7);
         i.saddr = code(v, 25, 7);
         i.imm = ((bits(v, 0, 21) << 11) as i32) >> 11;
         i.cache = (bits(w, 14, 1) | bits(w, 13, 1) << 2) as u8;
@@ -241,6 +266,7 @@ impl Reader<'_> {
         let mut i = self.inst(Format::Smem, bits(w, 13, 6), 2)?;
         i.src[0] = code(w, 0, 6) * 2;
         i.dst = code(w, 6, 7);
+        i.imm2 = bits(w, 6, 7);
         i.saddr = code(v, 25, 7);
         i.imm = ((bits(v, 0, 24) << 8) as i32) >> 8;
         i.cache = (bits(w, 21, 2) | bits(w, 23, 2) << 2) as u8;
@@ -252,7 +278,7 @@ impl Reader<'_> {
         let mut i = self.inst(Format::Vop1, bits(w, 9, 8), 1)?;
         i.dst = i.vector_or_scalar(code(w, 17, 8));
         i.src[0] = code(w, 0, 9);
-        self.literal(self.dpp_short(i)?.trim())
+        self.literal(self.dpp_short(i)?.trim().split_halves())
     }
 
     fn vop2(&self) -> Result<Inst, DecodeError> {
@@ -261,8 +287,8 @@ impl Reader<'_> {
         i.dst = vgpr(w, 17);
         let (a, b) = (code(w, 0, 9), vgpr(w, 9));
         i.src = match i.row.op {
-            Op::VFmaakF32 => [a, b, LITERAL],
-            Op::VFmamkF32 => [a, LITERAL, b],
+            Op::VFmaakF32 | Op::VFmaakF16 => [a, b, LITERAL],
+            Op::VFmamkF32 | Op::VFmamkF16 => [a, LITERAL, b],
             // The mask operand, and the carry out, are VCC in the short form.
             _ => [
                 a,
@@ -275,7 +301,7 @@ impl Reader<'_> {
             ],
         };
         i.sdst = VCC;
-        self.literal(self.dpp_short(i)?)
+        self.literal(self.dpp_short(i)?.split_halves())
     }
 
     fn vopc(&self) -> Result<Inst, DecodeError> {
@@ -283,7 +309,7 @@ impl Reader<'_> {
         let mut i = self.inst(Format::Vopc, bits(w, 17, 8), 1)?;
         i.dst = VCC;
         i.src = [code(w, 0, 9), vgpr(w, 9), 0];
-        self.literal(self.dpp_short(i)?)
+        self.literal(self.dpp_short(i)?.split_halves())
     }
 
     /// Replaces a DPP marker in source 0 of a one-word instruction.
@@ -331,7 +357,7 @@ impl Reader<'_> {
             0x180..=0x1ff => self.inst(Format::Vop1, op - 0x180, 2)?,
             _ => self.inst(Format::Vop3, op, 2)?,
         };
-        if matches!(i.row.op, Op::VFmaakF32 | Op::VFmamkF32) {
+        if only_short(i.row.op) {
             return Err(DecodeError::Opcode {
                 format: Format::Vop3,
                 opcode: op,
@@ -349,6 +375,7 @@ impl Reader<'_> {
             i.format = Format::Vop3;
             i.mods.abs = bits(w, 8, 3) as u8;
             i.mods.opsel = bits(w, 11, 4) as u8;
+            i.accumulate();
         }
         self.literal(self.dpp_long(i)?.trim())
     }
@@ -406,10 +433,13 @@ impl Reader<'_> {
         if bits(w, 17, 1) == 1 {
             return Err(i.bad("the GDS bit; there is no global data share here"));
         }
-        i.src = [vgpr(v, 0), vgpr(v, 8), vgpr(v, 16)];
+        i.src = match i.row.op {
+            Op::DsStoreAddtidB32 => [vgpr(v, 8), 0, 0],
+            _ => [vgpr(v, 0), vgpr(v, 8), vgpr(v, 16)],
+        };
         i.dst = vgpr(v, 24);
         match i.row.op {
-            Op::DsLoad2(..) | Op::DsStore2(..) => {
+            Op::DsLoad2(..) | Op::DsStore2(..) | Op::DsSwap2(..) => {
                 i.imm = bits(w, 0, 8) as i32;
                 i.imm2 = bits(w, 8, 8);
             }
@@ -418,41 +448,58 @@ impl Reader<'_> {
         Ok(i.trim())
     }
 
-    fn global11(&self) -> Result<Inst, DecodeError> {
+    fn flat11(&self) -> Result<Inst, DecodeError> {
         let (w, v) = (self.w0, self.word(1)?);
-        if bits(w, 16, 2) != 2 {
-            return Err(DecodeError::Format);
-        }
-        let mut i = self.inst(Format::Global, bits(w, 18, 7), 2)?;
-        if bits(v, 23, 1) == 1 {
-            return Err(i.bad("the SVE bit, which is for scratch"));
-        }
+        let mut i = self.inst(segment(bits(w, 16, 2))?, bits(w, 18, 7), 2)?;
         i.imm = ((bits(w, 0, 13) << 19) as i32) >> 19;
         i.cache = (bits(w, 14, 1) | bits(w, 15, 1) << 1 | bits(w, 13, 1) << 2) as u8;
-        i.src = [vgpr(v, 0), vgpr(v, 8), 0];
         i.saddr = code(v, 16, 7);
         i.dst = vgpr(v, 24);
-        Ok(i.trim())
+        i.addresses(vgpr(v, 0), vgpr(v, 8), bits(v, 23, 1) == 1)
     }
 
-    fn global12(&self) -> Result<Inst, DecodeError> {
+    fn flat12(&self) -> Result<Inst, DecodeError> {
         let (w, v, x) = (self.w0, self.word(1)?, self.word(2)?);
-        let mut i = self.inst(Format::Global, bits(w, 14, 8), 3)?;
-        if bits(v, 17, 1) == 1 {
-            return Err(i.bad("the SVE bit, which is for scratch"));
-        }
+        let mut i = self.inst(segment(bits(w, 24, 2))?, bits(w, 14, 8), 3)?;
         i.imm = (x as i32) >> 8;
         i.cache = (bits(v, 18, 2) | bits(v, 20, 3) << 2) as u8;
-        i.src = [vgpr(x, 0), vgpr(v, 23), 0];
         i.saddr = code(w, 0, 7);
         i.dst = vgpr(v, 0);
-        Ok(i.trim())
+        i.addresses(vgpr(x, 0), vgpr(v, 23), bits(v, 17, 1) == 1)
     }
 
     fn mubuf(&self) -> Result<Inst, DecodeError> {
         self.word(1)?;
         Ok(self.inst(Format::Mubuf, bits(self.w0, 18, 8), 2)?.trim())
     }
+}
+
+/// The SEG field of the FLAT formats.
+const fn segment(field: u32) -> Result<Format, DecodeError> {
+    match field {
+        0 => Ok(Format::Flat),
+        1 => Ok(Format::Scratch),
+        2 => Ok(Format::Global),
+        _ => Err(DecodeError::Format),
+    }
+}
+
+/// Whether a VOP1 or VOP2 instruction has no long form (LLVM VOP1Instructions, VOP2Instructions).
+pub(super) const fn only_short(op: Op) -> bool {
+    matches!(
+        op,
+        Op::VFmaakF32
+            | Op::VFmamkF32
+            | Op::VFmaakF16
+            | Op::VFmamkF16
+            | Op::VSwapB32
+            | Op::VSwapB16
+            | Op::VSwaprelB32
+            | Op::VPermlane64B32
+            | Op::VReadfirstlaneB32
+            | Op::VPkFmacF16
+            | Op::VDot2accF32F16
+    )
 }
 
 fn dual_sources(row: &Row, a: u16, b: u16) -> [u16; 3] {
@@ -485,6 +532,33 @@ impl Inst {
         }
     }
 
+    /// An instruction of a row with the first registers as operands and no modifiers.
+    pub(crate) fn sample(row: &'static Row) -> Self {
+        let scalar = matches!(
+            row.format,
+            Format::Sop1 | Format::Sop2 | Format::Sopc | Format::Sopk | Format::Sopp | Format::Smem
+        );
+        let register = |ty: Ty| match ty {
+            Ty::None | Ty::Imm16 | Ty::Sgpr | Ty::Mask => 0,
+            _ if scalar => 0,
+            _ => VGPR,
+        };
+        let mut inst = Self::new(row, row.format, 1);
+        inst.dst = register(row.shape.dst);
+        inst.src = row.shape.src.map(register);
+        if row.shape.dst == Ty::Sgpr && row.shape.src[0] != Ty::Vgpr {
+            inst.src = [0; 3];
+        }
+        if row.format == Format::Vopd {
+            inst.second = Some(Half {
+                row,
+                dst: VGPR + 1,
+                src: inst.src,
+            });
+        }
+        inst
+    }
+
     fn bad(&self, what: &'static str) -> DecodeError {
         DecodeError::Operand {
             mnemonic: self.row.mnemonic,
@@ -504,6 +578,52 @@ impl Inst {
         }
     }
 
+    /// Splits the 8-bit register numbers of 16-bit operands in one-word vector instructions: bit 7
+    /// selects the high half (LLVM `VGPR_16_Lo128`).
+    fn split_halves(mut self) -> Self {
+        for (k, ty) in self.row.shape.src.into_iter().enumerate() {
+            if ty.is_half() && self.src[k] >= VGPR + 128 {
+                self.src[k] -= 128;
+                self.mods.opsel |= 1 << k;
+            }
+        }
+        if self.row.shape.dst.is_half() && self.dst >= VGPR + 128 {
+            self.dst -= 128;
+            self.mods.opsel |= 8;
+        }
+        self.accumulate();
+        self
+    }
+
+    /// The accumulator of `v_fmac_f16` is the half that the destination names.
+    fn accumulate(&mut self) {
+        if self.row.op == Op::VFmacF16 {
+            self.mods.opsel = (self.mods.opsel & 0b1011) | (self.mods.opsel >> 1 & 0b100);
+        }
+    }
+
+    /// Fills the address and data operands of FLAT formats. `lane` is the SVE bit: a scratch
+    /// instruction with lane address.
+    fn addresses(mut self, vaddr: u16, data: u16, lane: bool) -> Result<Self, DecodeError> {
+        self.src = match self.row.op {
+            Op::GStoreAddtid => [data, 0, 0],
+            _ => [vaddr, data, 0],
+        };
+        match self.format {
+            Format::Scratch if !lane => self.src[0] = NULL,
+            Format::Scratch => {}
+            _ if lane => return Err(self.bad("the SVE bit, which is for scratch")),
+            Format::Flat if self.dwords == 2 && self.imm < 0 => {
+                return Err(self.bad("a negative offset, which flat addresses lack"));
+            }
+            Format::Flat if self.saddr != NULL => {
+                return Err(self.bad("a scalar address, which flat addresses lack"));
+            }
+            _ => {}
+        }
+        Ok(self.trim())
+    }
+
     /// Clears operand fields that the row does not use, so that they can neither be printed nor read.
     fn trim(mut self) -> Self {
         for (src, ty) in self.src.iter_mut().zip(self.row.shape.src) {
@@ -520,6 +640,7 @@ impl Inst {
 
 /// Refuses operands that the executor could not honour.
 fn check(inst: &Inst) -> Result<(), DecodeError> {
+    check_signs(inst)?;
     check_half(inst, inst.row, inst.dst, inst.src)?;
     if let Some(y) = &inst.second {
         check_half(inst, y.row, y.dst, y.src)?;
@@ -531,9 +652,23 @@ fn check(inst: &Inst) -> Result<(), DecodeError> {
         Format::Global if inst.scalar_address() => {
             scalar_problem(inst.saddr, 2).map_or(Ok(()), |p| Err(fail(p)))
         }
-        Format::Smem => scalar_problem(inst.saddr, 1).map_or(Ok(()), |p| Err(fail(p))),
+        Format::Smem | Format::Scratch => {
+            scalar_problem(inst.saddr, 1).map_or(Ok(()), |p| Err(fail(p)))
+        }
         _ => Ok(()),
     }
+}
+
+/// Sign modifiers belong to floating-point operands; in packed instructions the fields mean something
+/// else.
+fn check_signs(inst: &Inst) -> Result<(), DecodeError> {
+    let signs = inst.mods.neg | inst.mods.abs;
+    let integer =
+        |(k, ty): (usize, &Ty)| signs >> k & 1 == 1 && !matches!(ty, Ty::None) && !ty.takes_sign();
+    if inst.format != Format::Vop3p && inst.row.shape.src.iter().enumerate().any(integer) {
+        return Err(inst.bad("a sign modifier on an operand that is no number with a sign"));
+    }
+    Ok(())
 }
 
 fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), DecodeError> {
@@ -544,7 +679,6 @@ fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), Dec
         })
     };
     let shape = &row.shape;
-    let short = matches!(inst.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
     let dst_regs = shape.dst.regs();
     if dst_regs > 0 {
         let problem = if dst >= VGPR {
@@ -559,7 +693,10 @@ fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), Dec
     for (k, (&code, ty)) in src.iter().zip(shape.src).enumerate() {
         let regs = match (inst.format, k) {
             // A lane address is 64 bits unless a scalar pair is the base.
-            (Format::Global, 0) => 2 - u32::from(inst.scalar_address()),
+            (Format::Global, 0) if row.op != Op::GStoreAddtid => {
+                2 - u32::from(inst.scalar_address())
+            }
+            (Format::Flat, 0) => 2,
             _ => ty.regs(),
         };
         if regs == 0 {
@@ -577,12 +714,6 @@ fn check_half(inst: &Inst, row: &Row, dst: u16, src: [u16; 3]) -> Result<(), Dec
         if ty == Ty::Mask && code >= 128 {
             return fail("a lane mask that is no scalar register");
         }
-        if matches!(ty, Ty::F16 | Ty::B16) && short && code >= VGPR + 128 {
-            return fail("a high-half 16-bit register, which is not modelled");
-        }
-    }
-    if matches!(shape.dst, Ty::F16 | Ty::B16) && short && dst >= VGPR + 128 {
-        return fail("a high-half 16-bit destination, which is not modelled");
     }
     Ok(())
 }

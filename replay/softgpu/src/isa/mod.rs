@@ -1,22 +1,24 @@
-//! Instruction sets as tables. One row per opcode and generation (`gfx11`, `gfx12`); decoder,
-//! disassembler and executor all expand from those rows. Nothing here executes.
+//! The instruction sets as one table: a row per instruction with its opcode in each set; decoder,
+//! disassembler, executor and the coverage page all expand from those rows. Nothing here executes.
 
+mod absent;
+pub mod coverage;
 mod decode;
 mod disasm;
-mod gfx11;
-mod gfx12;
 pub(crate) mod op;
 pub(crate) mod operand;
 mod row;
 pub(crate) mod shape;
+mod table;
 mod target;
 
+pub use absent::{ABSENT, Absent, FAMILIES, Family};
 pub use decode::DecodeError;
 #[cfg(test)]
 pub(crate) use decode::Half;
 pub(crate) use decode::{Dpp, Inst, Mods, decode};
 pub(crate) use disasm::words_of;
-pub use disasm::{Line, disassemble};
+pub use disasm::{Line, Syntax, disassemble, disassemble_as};
 pub use row::Format;
 pub(crate) use row::{Row, table};
 pub use target::{Generation, Target};
@@ -58,8 +60,9 @@ pub enum IsaError {
 
 /// Every mnemonic of a target with its format and opcode, in table order.
 pub fn opcodes(target: Target) -> impl Iterator<Item = (Format, u16, &'static str)> {
-    table(target.generation())
+    let generation = target.generation();
+    table(generation)
         .iter()
         .filter(move |r| !r.scalar_float || target.has_scalar_float())
-        .map(|r| (r.format, r.opcode, r.mnemonic))
+        .filter_map(move |r| Some((r.format, r.opcode(generation)?, r.mnemonic)))
 }

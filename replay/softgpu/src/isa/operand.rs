@@ -17,6 +17,16 @@ pub(crate) const EXEC: u16 = 126;
 pub(crate) const SCC: u16 = 253;
 pub(crate) const LITERAL: u16 = 255;
 
+/// First of the aperture registers: base and limit of LDS, base and limit of scratch.
+pub(crate) const APERTURE_FIRST: u16 = 235;
+pub(crate) const APERTURE_LAST: u16 = 238;
+const APERTURES: [&str; 4] = [
+    "src_shared_base",
+    "src_shared_limit",
+    "src_private_base",
+    "src_private_limit",
+];
+
 const INT_0: u16 = 128;
 const INT_64: u16 = 192;
 const INT_NEG_16: u16 = 208;
@@ -52,6 +62,8 @@ pub(crate) fn inline_constant(code: u16, ty: Ty) -> Option<u64> {
                 Ty::F16 | Ty::B16 => u64::from(half),
                 // Packed halves read the constant in the low half (LLVM AMDGPU operand notes).
                 Ty::Packed => u64::from(half),
+                // A bfloat16 is the high half of a single; packed, it sits in the low half.
+                Ty::Bf16 | Ty::PackedBf16 => u64::from(single >> 16),
                 Ty::F64 | Ty::B64 | Ty::I64 => double,
                 _ => u64::from(single),
             });
@@ -80,6 +92,7 @@ pub(crate) fn source_problem(code: u16, regs: u32) -> Option<&'static str> {
         VGPR.. => (code - VGPR + regs16 > 256).then_some("vector registers past v255"),
         0..=127 => scalar_problem(code, regs),
         INT_0..=INT_NEG_16 | FLOAT_FIRST..=FLOAT_LAST | LITERAL | SCC => None,
+        APERTURE_FIRST..=APERTURE_LAST => None,
         _ => Some("a source code with no meaning here"),
     }
 }
@@ -125,6 +138,9 @@ pub(crate) fn name(code: u16, regs: u32, literal: u32) -> String {
         127 => "exec_hi".to_owned(),
         INT_0..=INT_64 => (code - INT_0).to_string(),
         193..=INT_NEG_16 => format!("-{}", code - INT_64),
+        // LLVM prints 1/(2 pi) with the digits of the operand's width.
+        FLOAT_LAST if regs == 2 => "0.15915494309189532".to_owned(),
+        APERTURE_FIRST..=APERTURE_LAST => APERTURES[usize::from(code - APERTURE_FIRST)].to_owned(),
         FLOAT_FIRST..=FLOAT_LAST => FLOATS[usize::from(code - FLOAT_FIRST)].0.to_owned(),
         SCC => "src_scc".to_owned(),
         LITERAL => format!("{literal:#x}"),
@@ -147,6 +163,7 @@ mod tests {
             (242, Ty::B32, 0x3f80_0000),
             (242, Ty::F64, 1.0f64.to_bits()),
             (242, Ty::F16, 0x3c00),
+            (242, Ty::Bf16, 0x3f80),
             (248, Ty::F32, 0x3e22_f983),
         ];
         for (code, ty, want) in cases {
@@ -186,6 +203,8 @@ mod tests {
             (117, 1, "ttmp9"),
             (208, 1, "-16"),
             (255, 1, "0x12"),
+            (235, 2, "src_shared_base"),
+            (238, 2, "src_private_limit"),
         ] {
             assert_eq!(name(code, regs, 0x12), want);
         }

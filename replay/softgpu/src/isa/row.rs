@@ -1,8 +1,9 @@
-//! One row of an instruction table, and the index from format and opcode to rows.
+//! One row of the instruction table, and the index from format and opcode to rows.
 
 use super::op::Op;
 use super::shape::Shape;
-use super::{Generation, Target, gfx11, gfx12};
+use super::table::PARTS;
+use super::{Generation, Target};
 use std::sync::OnceLock;
 
 /// Encoding families.
@@ -36,19 +37,49 @@ pub enum Format {
     Vopd,
     /// LDS.
     Ds,
+    /// Memory whose segment (global, LDS, scratch) the address decides.
+    Flat,
     /// Global memory.
     Global,
+    /// Scratch memory of the lane.
+    Scratch,
     /// Buffer memory (cache control only).
     Mubuf,
 }
 
-const FORMATS: usize = 16;
+impl Format {
+    /// All formats, in the order of the table.
+    pub const ALL: [Self; 18] = [
+        Self::Sop1,
+        Self::Sop2,
+        Self::Sopc,
+        Self::Sopk,
+        Self::Sopp,
+        Self::Smem,
+        Self::Vop1,
+        Self::Vop2,
+        Self::Vopc,
+        Self::Vop3,
+        Self::Vop3sd,
+        Self::Vop3p,
+        Self::Vopd,
+        Self::Ds,
+        Self::Flat,
+        Self::Global,
+        Self::Scratch,
+        Self::Mubuf,
+    ];
+}
 
-/// One opcode.
+/// No opcode: the set lacks the instruction.
+const ABSENT: u16 = u16::MAX;
+
+/// One instruction.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) format: Format,
-    pub(crate) opcode: u16,
+    /// Opcode number in gfx11 and in gfx12.
+    opcode: [u16; 2],
     /// LLVM's mnemonic, without `_e32`, `_e64` and `_dpp`.
     pub(crate) mnemonic: &'static str,
     pub(crate) shape: Shape,
@@ -57,63 +88,87 @@ pub(crate) struct Row {
     pub(crate) scalar_float: bool,
 }
 
-/// A row of every target of the set.
-pub(super) const fn row(
-    format: Format,
-    opcode: u16,
-    mnemonic: &'static str,
-    shape: &str,
-    op: Op,
-) -> Row {
-    Row {
-        format,
-        opcode,
-        mnemonic,
-        shape: Shape::parse(shape),
-        op,
-        scalar_float: false,
+impl Row {
+    const fn new(
+        format: Format,
+        opcode: [u16; 2],
+        mnemonic: &'static str,
+        shape: &str,
+        op: Op,
+        scalar_float: bool,
+    ) -> Self {
+        Self {
+            format,
+            opcode,
+            mnemonic,
+            shape: Shape::parse(shape),
+            op,
+            scalar_float,
+        }
+    }
+
+    /// Its opcode number in a set, if the set has it.
+    pub(crate) fn opcode(&self, generation: Generation) -> Option<u16> {
+        let number = self.opcode[column(generation)];
+        (number != ABSENT).then_some(number)
     }
 }
 
-/// A row of the targets that have scalar floating point.
-pub(super) const fn scalar_float(
-    format: Format,
-    opcode: u16,
-    mnemonic: &'static str,
-    shape: &str,
-    op: Op,
-) -> Row {
-    Row {
-        format,
-        opcode,
-        mnemonic,
-        shape: Shape::parse(shape),
-        op,
-        scalar_float: true,
-    }
-}
-
-/// All rows of an instruction set.
-pub(crate) fn table(generation: Generation) -> &'static [Row] {
+const fn column(generation: Generation) -> usize {
     match generation {
-        Generation::Gfx11 => gfx11::TABLE,
-        Generation::Gfx12 => gfx12::TABLE,
+        Generation::Gfx11 => 0,
+        Generation::Gfx12 => 1,
     }
 }
 
-type Index = [Vec<Option<&'static Row>>; FORMATS];
+/// Declares the row constructors: name, what it is for, the opcode columns, scalar float.
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident($($opcode:ident),+) => [$a:expr, $b:expr], $float:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) const fn $name(
+            format: Format,
+            $($opcode: u16,)+
+            mnemonic: &'static str,
+            shape: &str,
+            op: Op,
+        ) -> Row {
+            Row::new(format, [$a, $b], mnemonic, shape, op, $float)
+        }
+    )*};
+}
 
-fn index(generation: Generation) -> &'static Index {
-    static INDEX: [OnceLock<Index>; 2] = [const { OnceLock::new() }; 2];
-    let slot = match generation {
-        Generation::Gfx11 => &INDEX[0],
-        Generation::Gfx12 => &INDEX[1],
-    };
-    slot.get_or_init(|| {
-        let mut built: Index = Default::default();
-        for row in table(generation) {
-            let list = &mut built[row.format as usize];
-            let at = usize::from(row.opcode);
+constructors! {
+    /// Both sets, one number.
+    both(n) => [n, n], false;
+    /// Both sets, different numbers (gfx11, gfx12).
+    moved(n, m) => [n, m], false;
+    /// RDNA3 and RDNA3.5 only.
+    gfx11(n) => [n, ABSENT], false;
+    /// RDNA4 only.
+    gfx12(n) => [ABSENT, n], false;
+    /// RDNA3.5 and RDNA4.
+    scalar_float(n) => [n, n], true;
+    /// RDNA3.5 only.
+    gfx11_scalar_float(n) => [n, ABSENT], true;
+}
+
+#[derive(Default)]
+struct Set {
+    rows: Vec<&'static Row>,
+    /// Per format, rows by opcode.
+    index: [Vec<Option<&'static Row>>; Format::ALL.len()],
+}
+
+fn set(generation: Generation) -> &'static Set {
+    static SETS: [OnceLock<Set>; 2] = [const { OnceLock::new() }; 2];
+    SETS[column(generation)].get_or_init(|| {
+        let mut built = Set::default();
+        for row in PARTS.iter().copied().flatten() {
+            let Some(at) = row.opcode(generation).map(usize::from) else {
+                continue;
+            };
+            built.rows.push(row);
+            let list = &mut built.index[row.format as usize];
             if list.len() <= at {
                 list.resize(at + 1, None);
             }
@@ -123,9 +178,14 @@ fn index(generation: Generation) -> &'static Index {
     })
 }
 
+/// All rows of an instruction set.
+pub(crate) fn table(generation: Generation) -> &'static [&'static Row] {
+    &set(generation).rows
+}
+
 /// The row of an opcode on a target.
 pub(crate) fn find(target: Target, format: Format, opcode: u32) -> Option<&'static Row> {
-    let list = &index(target.generation())[format as usize];
+    let list = &set(target.generation()).index[format as usize];
     let row = (*list.get(opcode as usize)?)?;
     (!row.scalar_float || target.has_scalar_float()).then_some(row)
 }
@@ -141,10 +201,11 @@ mod tests {
             let mut codes = HashSet::new();
             let mut names = HashSet::new();
             for row in table(generation) {
-                assert!(codes.insert((row.format, row.opcode)), "{row:?}");
+                let code = row.opcode(generation).unwrap();
+                assert!(codes.insert((row.format, code)), "{row:?}");
                 assert!(names.insert((row.format, row.mnemonic)), "{row:?}");
             }
-            assert!(codes.len() > 700);
+            assert!(codes.len() > 1000);
         }
     }
 

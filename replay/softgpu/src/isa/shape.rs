@@ -36,6 +36,10 @@ pub(crate) enum Ty {
     Imm16,
     /// Two IEEE halves.
     Packed,
+    /// bfloat16.
+    Bf16,
+    /// Two bfloat16.
+    PackedBf16,
     /// Half or single as `op_sel_hi` says.
     Mix,
 }
@@ -59,6 +63,8 @@ impl Ty {
             b'v' => Self::Vgpr,
             b'k' => Self::Imm16,
             b'p' => Self::Packed,
+            b'u' => Self::Bf16,
+            b't' => Self::PackedBf16,
             b'x' => Self::Mix,
             _ => Self::None,
         }
@@ -80,6 +86,20 @@ impl Ty {
     /// Whether `neg` and `abs` apply.
     pub(crate) const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::F64)
+    }
+
+    /// Whether sources of this type have `neg` and `abs`.
+    pub(crate) const fn takes_sign(self) -> bool {
+        self.is_float()
+            || matches!(
+                self,
+                Self::Bf16 | Self::Packed | Self::PackedBf16 | Self::Mix
+            )
+    }
+
+    /// Whether the operand is one half of a 32-bit register.
+    pub(crate) const fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::B16 | Self::Bf16)
     }
 }
 

@@ -84,6 +84,16 @@ impl AddressSpace {
             );
         }
         table.changed();
+        drop(table);
+        for part in parts {
+            let Part {
+                offset,
+                len,
+                rights,
+                ..
+            } = *part;
+            self.tell(|observer| observer.allocated(base + offset, len, rights));
+        }
         Ok(base)
     }
 }

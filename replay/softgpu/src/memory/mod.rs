@@ -7,8 +7,8 @@
 //! "freed" and names the buffer. What a byte means to a plan is left to the callers, who name
 //! allocations.
 //!
-//! Shadow state (uninitialised bytes, last writer, cache lines) is to hang on the allocation
-//! record, one optional block per allocation, reached from `view::Span`.
+//! What strict mode knows about bytes (ever written, last writer) is its own; it is told of
+//! allocations and of the host's accesses through an [`Observer`].
 
 mod backing;
 mod fault;
@@ -23,7 +23,7 @@ pub use view::View;
 use backing::Backing;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use view::Span;
 
 /// Every byte of a fresh allocation. As f32 0xA5A5A5A5 is -2.87e-16, as i32 -1515870811: neither
@@ -94,8 +94,10 @@ impl Access {
 pub enum Kind {
     /// Device memory.
     Device,
-    /// Host memory mapped to the device.
+    /// Host memory mapped to the device, coherent (fine-grained).
     Host,
+    /// Host memory mapped to the device, cached there (coarse-grained).
+    HostCoarse,
     /// Kernel arguments.
     Kernarg,
     /// Machine code of a loaded object.
@@ -138,10 +140,24 @@ struct Table {
     view: Option<Arc<View>>,
 }
 
+/// Who is told of what happens to memory outside waves. Called without the table's lock; rings,
+/// signals and queues are the packet processor's own and not told of.
+pub(crate) trait Observer: std::fmt::Debug + Send + Sync {
+    /// Fresh memory.
+    fn allocated(&self, base: u64, len: u64, rights: Rights);
+    /// Memory that is given back.
+    fn freed(&self, base: u64, len: u64);
+    /// The host wrote through a call.
+    fn host_wrote(&self, va: u64, len: u64);
+    /// The host is about to read through a call.
+    fn host_reads(&self, va: u64, len: u64);
+}
+
 /// The address space of one software GPU. Shared by `Arc`; all methods take `&self`.
 #[derive(Debug, Default)]
 pub struct AddressSpace {
     table: RwLock<Table>,
+    observer: OnceLock<Weak<dyn Observer>>,
 }
 
 impl AddressSpace {
@@ -154,6 +170,29 @@ impl AddressSpace {
         self.table
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Sets the one observer.
+    pub(crate) fn observe(&self, observer: Weak<dyn Observer>) {
+        // Set once, when the software GPU is made.
+        let _ = self.observer.set(observer);
+    }
+
+    fn tell(&self, what: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = self.observer.get().and_then(Weak::upgrade) {
+            what(&*observer);
+        }
+    }
+
+    /// Tells of host access to memory that is not the packet processor's own.
+    fn tell_of(&self, va: u64, what: impl FnOnce(&dyn Observer)) {
+        if self.observer.get().is_some()
+            && self
+                .find(va)
+                .is_some_and(|info| !matches!(info.kind, Kind::Ring | Kind::Signal))
+        {
+            self.tell(what);
+        }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Table> {
@@ -220,6 +259,8 @@ impl AddressSpace {
             },
         );
         table.changed();
+        drop(table);
+        self.tell(|observer| observer.allocated(base, len, rights));
         Ok(base)
     }
 
@@ -234,8 +275,11 @@ impl AddressSpace {
         if table.freed.len() == TOMBSTONES {
             table.freed.pop_front();
         }
+        let (base, len) = (dead.info.base, dead.info.len);
         table.freed.push_back(dead.info);
         table.changed();
+        drop(table);
+        self.tell(|observer| observer.freed(base, len));
         Ok(())
     }
 
@@ -311,8 +355,14 @@ impl AddressSpace {
         self.read().fault(va, len, access, reason)
     }
 
-    /// Copies `out.len()` bytes from `va`.
+    /// Copies `out.len()` bytes from `va`, as the host does.
     pub fn read_bytes(&self, va: u64, out: &mut [u8]) -> Result<(), MemoryFault> {
+        self.tell_of(va, |observer| observer.host_reads(va, out.len() as u64));
+        self.peek(va, out)
+    }
+
+    /// Copies `out.len()` bytes from `va`, as the packet processor does.
+    pub(crate) fn peek(&self, va: u64, out: &mut [u8]) -> Result<(), MemoryFault> {
         let table = self.read();
         table.check(va, out.len() as u64, Access::Read)?;
         // SAFETY: `check` found all bytes in one live allocation, and the read guard keeps it
@@ -327,17 +377,22 @@ impl AddressSpace {
         table.check(va, bytes.len() as u64, Access::Write)?;
         // SAFETY: as in `read_bytes`, with the write right checked.
         unsafe { std::ptr::copy(bytes.as_ptr(), pointer(va), bytes.len()) };
+        drop(table);
+        self.tell_of(va, |observer| observer.host_wrote(va, bytes.len() as u64));
         Ok(())
     }
 
     /// Copies `len` bytes from `src` to `dst`; the ranges may overlap.
     pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), MemoryFault> {
+        self.tell_of(src, |observer| observer.host_reads(src, len));
         let table = self.read();
         table.check(src, len, Access::Read)?;
         table.check(dst, len, Access::Write)?;
         // SAFETY: both ranges were found in live allocations that the guard keeps alive, and
         // `copy` allows overlap.
         unsafe { std::ptr::copy(pointer(src).cast_const(), pointer(dst), len as usize) };
+        drop(table);
+        self.tell_of(dst, |observer| observer.host_wrote(dst, len));
         Ok(())
     }
 
@@ -347,6 +402,8 @@ impl AddressSpace {
         table.check(va, len, Access::Write)?;
         // SAFETY: as in `write_bytes`.
         unsafe { pointer(va).write_bytes(value, len as usize) };
+        drop(table);
+        self.tell_of(va, |observer| observer.host_wrote(va, len));
         Ok(())
     }
 
@@ -404,7 +461,10 @@ impl AddressSpace {
         table.check_aligned(va, 4, access)?;
         // SAFETY: 4 aligned bytes of a live allocation that the guard keeps alive; other users of
         // such a cell are atomics too, or a guest's own data race.
-        Ok(act(unsafe { AtomicU32::from_ptr(pointer(va).cast()) }))
+        let done = act(unsafe { AtomicU32::from_ptr(pointer(va).cast()) });
+        drop(table);
+        self.tell_stored(va, 4, access);
+        Ok(done)
     }
 
     fn with_u64<T>(
@@ -416,7 +476,16 @@ impl AddressSpace {
         let table = self.read();
         table.check_aligned(va, 8, access)?;
         // SAFETY: as in `with_u32`, with 8 bytes.
-        Ok(act(unsafe { AtomicU64::from_ptr(pointer(va).cast()) }))
+        let done = act(unsafe { AtomicU64::from_ptr(pointer(va).cast()) });
+        drop(table);
+        self.tell_stored(va, 8, access);
+        Ok(done)
+    }
+
+    fn tell_stored(&self, va: u64, len: u64, access: Access) {
+        if access != Access::Read {
+            self.tell_of(va, |observer| observer.host_wrote(va, len));
+        }
     }
 }
 

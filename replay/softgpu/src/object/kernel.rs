@@ -28,6 +28,8 @@ const HOST_SERVICE_ARGS: &[&str] = &[
 pub struct Kernel {
     /// Name as in the metadata, without `.kd`.
     pub name: Arc<str>,
+    /// BLAKE3 of the code object that it came from.
+    pub object: [u8; 32],
     /// Address of the 64-byte kernel descriptor: AQL's `kernel_object`.
     pub descriptor_va: u64,
     /// Address of the first instruction.

@@ -1,7 +1,7 @@
 //! Places a parsed code object in GPU memory: segments with their rights, relocations, room past
 //! the code for the instruction prefetch, and the table of its kernels.
 
-use super::elf::{Parsed, Segment};
+use super::elf::{Parsed, Segment, Symbol};
 use super::error::ObjectError;
 use super::kernel::{self, Kernel};
 use super::metadata::{self, KernelMetadata, ObjectMetadata};
@@ -37,7 +37,12 @@ pub(crate) fn load(
     let metadata = metadata::parse(note)?;
     let image = Image::build(&parsed, bytes);
     let (base, allocations) = image.reserve(memory, &parsed, label)?;
-    let placed = finish(memory, target, &parsed, &metadata, image, base);
+    let file = File {
+        parsed: &parsed,
+        metadata: &metadata,
+        digest: *blake3::hash(bytes).as_bytes(),
+    };
+    let placed = finish(memory, target, file, image, base);
     match placed {
         Ok(kernels) => Ok(Placed {
             base,
@@ -176,14 +181,23 @@ fn fill_code_end(code: &mut [u8], from: usize) {
     }
 }
 
+/// What the bytes of a code object say.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    parsed: &'a Parsed,
+    metadata: &'a ObjectMetadata,
+    /// BLAKE3 of the bytes.
+    digest: [u8; 32],
+}
+
 fn finish(
     memory: &AddressSpace,
     target: Target,
-    parsed: &Parsed,
-    metadata: &ObjectMetadata,
+    file: File<'_>,
     mut image: Image,
     base: u64,
 ) -> Result<Vec<Arc<Kernel>>, ObjectError> {
+    let parsed = file.parsed;
     let bias = base.wrapping_sub(image.origin);
     for relocation in &parsed.relocations {
         relocate::apply(
@@ -212,11 +226,10 @@ fn finish(
         })?;
         programs.push((va, va + segment.memory_size, Arc::new(program)));
     }
-    let kernels = metadata.kernels.iter().map(|meta| {
+    let kernels = file.metadata.kernels.iter().map(|meta| {
         let context = Context {
             target,
-            parsed,
-            metadata,
+            file,
             image: &image,
             bias,
             programs: &programs,
@@ -228,8 +241,7 @@ fn finish(
 
 struct Context<'a> {
     target: Target,
-    parsed: &'a Parsed,
-    metadata: &'a ObjectMetadata,
+    file: File<'a>,
     image: &'a Image,
     bias: u64,
     programs: &'a [(u64, u64, Arc<Program>)],
@@ -241,29 +253,7 @@ impl Context<'_> {
             kernel: meta.name.clone(),
             what,
         };
-        let symbol = self
-            .parsed
-            .symbols
-            .iter()
-            .find(|symbol| symbol.name == meta.symbol && symbol.defined);
-        let symbol = symbol.ok_or_else(|| {
-            fail(format!(
-                "descriptor symbol `{}` is not defined",
-                meta.symbol
-            ))
-        })?;
-        if symbol.size != 64 {
-            return Err(fail(format!(
-                "descriptor symbol has {} bytes instead of 64",
-                symbol.size
-            )));
-        }
-        if !symbol.address.is_multiple_of(64) {
-            return Err(fail(format!(
-                "descriptor at {:#x} is not 64-byte aligned",
-                symbol.address
-            )));
-        }
+        let symbol = self.symbol(meta, &fail)?;
         let start = symbol
             .address
             .checked_sub(self.image.origin)
@@ -294,20 +284,60 @@ impl Context<'_> {
         }
         Ok(Kernel {
             name: Arc::from(meta.name.as_str()),
+            object: self.file.digest,
             descriptor_va,
             entry_va,
             user_sgprs: descriptor.user_sgprs(),
-            refusal: kernel::refusal(&descriptor, meta, self.metadata.uses_printf, self.target),
+            refusal: kernel::refusal(
+                &descriptor,
+                meta,
+                self.file.metadata.uses_printf,
+                self.target,
+            ),
             descriptor,
             metadata: meta.clone(),
             program: Arc::clone(program),
         })
     }
 
+    /// The symbol of a kernel's descriptor.
+    fn symbol(
+        &self,
+        meta: &KernelMetadata,
+        fail: &dyn Fn(String) -> ObjectError,
+    ) -> Result<&Symbol, ObjectError> {
+        let symbol = self
+            .file
+            .parsed
+            .symbols
+            .iter()
+            .find(|symbol| symbol.name == meta.symbol && symbol.defined);
+        let symbol = symbol.ok_or_else(|| {
+            fail(format!(
+                "descriptor symbol `{}` is not defined",
+                meta.symbol
+            ))
+        })?;
+        if symbol.size != 64 {
+            return Err(fail(format!(
+                "descriptor symbol has {} bytes instead of 64",
+                symbol.size
+            )));
+        }
+        if !symbol.address.is_multiple_of(64) {
+            return Err(fail(format!(
+                "descriptor at {:#x} is not 64-byte aligned",
+                symbol.address
+            )));
+        }
+        Ok(symbol)
+    }
+
     /// Whether 64 bytes at image offset `start` lie in a segment that is neither code nor writable.
     fn in_constants(&self, start: usize) -> bool {
         self.image.parts.iter().any(|&(index, first, len)| {
             let constants = self
+                .file
                 .parsed
                 .segments
                 .get(index)

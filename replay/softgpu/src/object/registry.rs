@@ -40,6 +40,13 @@ impl Registry {
         maps.by_descriptor.get(&va).cloned()
     }
 
+    /// A loaded kernel of that name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Kernel>> {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = maps.by_entry.values();
+        all.find(|kernel| &*kernel.name == name).cloned()
+    }
+
     pub(crate) fn by_entry(&self, va: u64) -> Option<Arc<Kernel>> {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
         maps.by_entry.get(&va).cloned()

@@ -96,9 +96,14 @@ pub(crate) enum WaveFinding {
 
 /// The memory side as waves see it. Implementations never stop a wave: they keep reports.
 pub(crate) trait Watch {
-    /// A load. Returns the lanes that read an uninitialised byte.
+    /// A load, after it was found allowed. Returns the lanes that read an uninitialised byte.
     fn load(&mut self, access: &Access<'_>) -> u32;
-    /// A store, after it was found allowed. `poison` are the lanes whose data is undefined.
+    /// Asks the same as [`Watch::load`] without being a load: nothing is recorded. A wave asks per
+    /// dword (`bytes` up to 4) after a wider load had uninitialised bytes, to know which registers
+    /// are undefined.
+    fn undefined(&mut self, access: &Access<'_>) -> u32;
+    /// A store, after it was found allowed. `poison` are the lanes whose data is undefined; the
+    /// wave side reports them itself.
     fn store(&mut self, access: &Access<'_>, poison: u32);
     /// An atomic; both a load and a store. Returns the lanes that read an uninitialised byte.
     fn atomic(&mut self, access: &Access<'_>, kind: AtomicKind, poison: u32) -> u32;

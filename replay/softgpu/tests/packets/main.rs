@@ -6,6 +6,8 @@ mod aql;
 #[cfg(test)]
 mod catalog;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod lifecycle;
@@ -13,6 +15,8 @@ mod lifecycle;
 mod malformed_aql;
 #[cfg(test)]
 mod malformed_pm4;
+#[cfg(test)]
+mod memory_access;
 #[cfg(test)]
 mod pm4;
 #[cfg(test)]

@@ -60,9 +60,9 @@ const ROWS: &[(&str, Build, &str, u32)] = &[
     (
         "known but not executed",
         |_, ib, _| {
-            ib.packet(0x37, &[0x500, 0, 0, 0]);
+            ib.packet(0x1E, &[0x0F, 0, 0, 0, 0, 0, 0, 0]);
         },
-        "(WRITE_DATA): this packet is known but not executed",
+        "(ATOMIC_MEM): this packet is known but not executed",
         0x20,
     ),
     (

@@ -290,6 +290,7 @@ impl Gpu {
             groups,
             group_size,
             lds_bytes: k.lds_bytes,
+            scratch_bytes: 0,
             tag: 7,
         }
     }

@@ -38,6 +38,7 @@ fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
     let soft = SoftOptions {
         seed: args.seed,
         threads: None,
+        strict: None,
     };
     let opened =
         OpenedDevice::open(args.device, soft).with_context(|| format!("device {}", args.device))?;

@@ -1,10 +1,10 @@
 //! HIP entries that allocate, free, copy and set memory. Rights: the host may touch host memory
 //! directly, device memory only through copies.
 
-use super::super::reason;
 use super::super::registry::{Allocated, Entry, registry};
 use super::streams;
-use super::{Answer, NULL_STREAM, current, fail, put, status_of};
+use super::{Answer, NULL_STREAM, current, fail, memory_for, put, status_of};
+use crate::gpu::faults::Event;
 use crate::memory::{Kind, Rights, pointer};
 use refrain_device::sys::hip as c;
 use refrain_device::sys::hip::{HipMemcpyKind, HipStatus, HipStream};
@@ -29,6 +29,7 @@ pub(crate) unsafe extern "C" fn malloc(out: *mut *mut c_void, bytes: usize) -> H
             // SAFETY: the caller passes null or a pointer's address.
             return unsafe { put(call, out, null_mut()) };
         }
+        memory_for(call, &entry, Event::HipAlloc)?;
         let used = entry.device_bytes();
         let vram = entry.model.vram_bytes;
         if used.saturating_add(bytes as u64) > vram {
@@ -64,6 +65,7 @@ pub(crate) unsafe extern "C" fn host_malloc(
             // SAFETY: the caller passes null or a pointer's address.
             return unsafe { put(call, out, null_mut()) };
         }
+        memory_for(call, &entry, Event::HipAlloc)?;
         let made = make(
             call,
             &entry,
@@ -118,9 +120,7 @@ fn release(call: &str, address: u64, device: bool) -> Answer {
         let what = format!("{address:#x} was not allocated by the call that goes with it");
         return fail(call, c::HIP_ERROR_INVALID_VALUE, what);
     }
-    // A device that has failed still frees.
-    let _ = streams::wait_device(call, &entry);
-    reason::take();
+    streams::settle_device(&entry);
     entry
         .allocations
         .lock()

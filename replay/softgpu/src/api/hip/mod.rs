@@ -9,6 +9,7 @@ use super::model::{LDS_BYTES, MAX_GROUP, WAVE_SIZE};
 use super::reason;
 use super::registry::{Entry, registry};
 use super::stream::StreamError;
+use crate::gpu::faults::Event;
 use refrain_device::status;
 use refrain_device::sys::hip as c;
 use refrain_device::sys::hip::{HipDeviceAttribute, HipDevicePropR0600, HipStatus};
@@ -52,8 +53,26 @@ fn device(call: &str, ordinal: c_int) -> Answer<Arc<Entry>> {
     }
 }
 
+/// The selected device, if it still works.
 fn current(call: &str) -> Answer<Arc<Entry>> {
+    let entry = selected(call)?;
+    match entry.gpu.lost() {
+        None => Ok(entry),
+        Some(what) => fail(call, c::HIP_ERROR_LAUNCH_FAILURE, what),
+    }
+}
+
+/// The selected device, lost or not: what only gives back goes on working.
+fn selected(call: &str) -> Answer<Arc<Entry>> {
     device(call, CURRENT.get())
+}
+
+/// Counts an event that a fault script may have fail for want of memory.
+fn memory_for(call: &str, entry: &Entry, event: Event) -> Answer {
+    match entry.gpu.shared().faults.refuse(event, call) {
+        None => Ok(()),
+        Some(what) => fail(call, c::HIP_ERROR_OUT_OF_MEMORY, what),
+    }
 }
 
 /// Stores a result; null is an error.

@@ -2,8 +2,9 @@
 
 use super::super::registry::{Entry, registry};
 use super::streams;
-use super::{Answer, current, fail, put, status_of, stream_failed};
+use super::{Answer, current, fail, memory_for, put, status_of, stream_failed};
 use crate::gpu::SoftError;
+use crate::gpu::faults::Event;
 use crate::object::{KernelSymbol, LoadedObject};
 use refrain_device::sys::hip as c;
 use refrain_device::sys::hip::{HipFunction, HipModule, HipStatus, HipStream};
@@ -72,6 +73,7 @@ pub(crate) unsafe extern "C" fn module_load_data(
                 "the image is not an ELF64 file",
             );
         };
+        memory_for(call, &entry, Event::CodeLoad)?;
         let object = match entry.gpu.load_code_object(bytes) {
             Ok(object) => object,
             Err(SoftError::Alloc(error)) => return fail(call, c::HIP_ERROR_OUT_OF_MEMORY, error),
@@ -106,7 +108,7 @@ pub(crate) unsafe extern "C" fn module_unload(handle: HipModule) -> HipStatus {
     let call = "hipModuleUnload";
     status_of(module(call, handle).map(|module| {
         // Code stays until no launch can still execute it; a failed device executes nothing more.
-        let _ = streams::wait_device(call, &module.entry);
+        streams::settle_device(&module.entry);
         let id = handle.addr() as u64;
         registry()
             .functions
@@ -287,6 +289,15 @@ fn launch(
         );
     }
     let stream = streams::stream(call, &entry, stream)?;
+    if entry.gpu.shared().faults.is_armed()
+        && let Err(what) = entry.gpu.shared().submit(call)
+    {
+        let status = match entry.gpu.lost() {
+            None => c::HIP_ERROR_OUT_OF_MEMORY,
+            Some(_) => c::HIP_ERROR_LAUNCH_FAILURE,
+        };
+        return fail(call, status, what);
+    }
     let done = stream.launch(kernel, grid, block, lds_bytes, kernarg);
     done.or_else(|error| stream_failed(call, &error))
 }

@@ -3,7 +3,8 @@
 
 use super::super::registry::{Entry, registry};
 use super::super::stream::StreamEntry;
-use super::{Answer, current, fail, put, status_of, stream_failed};
+use super::{Answer, current, fail, memory_for, put, selected, status_of, stream_failed};
+use crate::gpu::faults::Event;
 use refrain_device::sys::hip as c;
 use refrain_device::sys::hip::{HipStatus, HipStream};
 use std::ffi::c_uint;
@@ -77,12 +78,20 @@ pub(super) fn wait_device(call: &str, entry: &Entry) -> Answer {
     Ok(())
 }
 
+/// Waits until no work of the device is running, or none ever will.
+pub(super) fn settle_device(entry: &Entry) {
+    for stream in streams_of(entry, |_| true) {
+        stream.settle();
+    }
+}
+
 fn create(call: &str, out: *mut HipStream, flags: c_uint) -> Answer {
     if flags & !c::HIP_STREAM_NON_BLOCKING != 0 {
         let what = format!("flags {flags:#x} are not modelled");
         return fail(call, c::HIP_ERROR_NOT_SUPPORTED, what);
     }
     let entry = current(call)?;
+    memory_for(call, &entry, Event::QueueCreate)?;
     let made = StreamEntry::new(&entry, flags & c::HIP_STREAM_NON_BLOCKING != 0);
     let made = made.or_else(|error| stream_failed(call, &error))?;
     let handle = registry().handle();
@@ -105,7 +114,7 @@ pub(crate) unsafe extern "C" fn stream_create_with_flags(
 
 pub(crate) unsafe extern "C" fn stream_destroy(handle: HipStream) -> HipStatus {
     let call = "hipStreamDestroy";
-    status_of(current(call).and_then(|entry| {
+    status_of(selected(call).and_then(|entry| {
         if handle.is_null() {
             return fail(
                 call,
@@ -116,7 +125,7 @@ pub(crate) unsafe extern "C" fn stream_destroy(handle: HipStream) -> HipStatus {
         let stream = stream(call, &entry, handle)?;
         registry().streams.remove(&(handle.addr() as u64));
         // A stream that has failed is still destroyed; its error was told when it was waited for.
-        let _ = stream.wait();
+        stream.settle();
         Ok(())
     }))
 }
@@ -124,6 +133,26 @@ pub(crate) unsafe extern "C" fn stream_destroy(handle: HipStream) -> HipStatus {
 pub(crate) unsafe extern "C" fn stream_synchronize(handle: HipStream) -> HipStatus {
     let call = "hipStreamSynchronize";
     status_of(current(call).and_then(|entry| wait_stream(call, &entry, handle)))
+}
+
+pub(crate) unsafe extern "C" fn stream_query(handle: HipStream) -> HipStatus {
+    let call = "hipStreamQuery";
+    let answer = current(call).and_then(|entry| {
+        let waited_for = match handle.is_null() {
+            true => streams_of(&entry, |stream| !stream.non_blocking),
+            false => vec![stream(call, &entry, handle)?],
+        };
+        for stream in waited_for {
+            match stream.idle() {
+                Ok(true) => {}
+                // No failure, so no reason either.
+                Ok(false) => return Err(c::HIP_ERROR_NOT_READY),
+                Err(error) => return stream_failed(call, &error),
+            }
+        }
+        Ok(())
+    });
+    status_of(answer)
 }
 
 pub(crate) unsafe extern "C" fn device_synchronize() -> HipStatus {

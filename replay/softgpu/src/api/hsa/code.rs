@@ -2,8 +2,9 @@
 //! holds one code object, which is what Refrain and ROCm's tools make.
 
 use super::super::registry::{Entry, registry};
-use super::{Answer, fail, gpu_agent, put, started, status_of};
+use super::{Answer, alive, fail, gpu_agent, put, resources, started, status_of};
 use crate::gpu::SoftError;
+use crate::gpu::faults::Event;
 use crate::object::{KernelSymbol, LoadedObject};
 use refrain_device::sys::hsa as c;
 use refrain_device::sys::hsa::{
@@ -169,6 +170,8 @@ pub(crate) unsafe extern "C" fn executable_load_agent_code_object(
                     let what = "a second code object in one executable is not modelled";
                     return fail(call, c::HSA_ERROR_INVALID_EXECUTABLE, what);
                 }
+                alive(call, &entry)?;
+                resources(call, &entry, Event::CodeLoad)?;
                 let object = match entry.gpu.load_code_object(&reader.bytes) {
                     Ok(object) => object,
                     Err(SoftError::Alloc(error)) => {

@@ -2,7 +2,8 @@
 //! the GPU gets its rights with `hsa_amd_agents_allow_access`, so a forgotten call shows.
 
 use super::super::registry::{Allocated, Entry, registry};
-use super::{Answer, Role, agent, fail, handle, put, split, started, status_of};
+use super::{Answer, Role, agent, alive, fail, handle, put, resources, split, started, status_of};
+use crate::gpu::faults::Event;
 use crate::memory::{Kind, PAGE, Rights, pointer};
 use refrain_device::sys::hsa as c;
 use refrain_device::sys::hsa::{HsaAgent, HsaMemoryPool, HsaStatus, PoolCallback};
@@ -49,7 +50,7 @@ const POOLS: [Pool; 4] = [
         owner: Role::Cpu,
         flags: c::HSA_POOL_FLAG_COARSE_GRAINED,
         name: "coarse-grained",
-        kind: Kind::Host,
+        kind: Kind::HostCoarse,
         fresh: Rights::HOST,
         granted: Rights::SHARED,
     },
@@ -146,8 +147,15 @@ pub(crate) unsafe extern "C" fn memory_pool_allocate(
             if bytes == 0 {
                 return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, "0 bytes");
             }
+            alive(call, &entry)?;
+            let event = match row.kind {
+                Kind::Kernarg => Event::KernargAlloc,
+                _ => Event::PoolAlloc,
+            };
+            resources(call, &entry, event)?;
             let executable = flags & c::HSA_POOL_ALLOCATE_EXECUTABLE != 0;
-            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0 || executable && row.kind != Kind::Host
+            if flags & !c::HSA_POOL_ALLOCATE_EXECUTABLE != 0
+                || executable && !matches!(row.kind, Kind::Host | Kind::HostCoarse)
             {
                 let what = format!("flags {flags:#x} of the {} pool are not modelled", row.name);
                 return fail(call, c::HSA_ERROR_INVALID_ARGUMENT, what);
@@ -273,6 +281,9 @@ pub(crate) unsafe extern "C" fn memory_copy(
             live.iter()
                 .find(|entry| entry.gpu.memory().find(at).is_some())
         };
+        for entry in holds(to).into_iter().chain(holds(from)) {
+            alive(call, entry)?;
+        }
         let done = match (holds(to), holds(from)) {
             (Some(a), Some(b)) if a.ordinal != b.ordinal => {
                 let what = "a copy between two software GPUs is not modelled";

@@ -13,6 +13,7 @@ use super::hip::PciPlace;
 use super::model::{QUEUE_PACKETS, WAVE_SIZE};
 use super::reason;
 use super::registry::{Entry, registry};
+use crate::gpu::faults::Event;
 use refrain_device::status;
 use refrain_device::sys::hsa as c;
 use refrain_device::sys::hsa::{AgentCallback, HsaAgent, HsaIsa, HsaStatus, IsaCallback};
@@ -110,6 +111,22 @@ fn agent(call: &str, agent: HsaAgent) -> Answer<(Arc<Entry>, Role)> {
             );
             fail(call, c::HSA_ERROR_INVALID_AGENT, what)
         }
+    }
+}
+
+/// Refuses work on a device that is gone.
+fn alive(call: &str, entry: &Entry) -> Answer {
+    match entry.gpu.lost() {
+        None => Ok(()),
+        Some(what) => fail(call, c::HSA_ERROR_FATAL, what),
+    }
+}
+
+/// Counts an event that a fault script may have fail for want of resources.
+fn resources(call: &str, entry: &Entry, event: Event) -> Answer {
+    match entry.gpu.shared().faults.refuse(event, call) {
+        None => Ok(()),
+        Some(what) => fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, what),
     }
 }
 

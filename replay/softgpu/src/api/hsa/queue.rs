@@ -4,8 +4,9 @@
 
 use super::super::reason;
 use super::super::registry::{Entry, registry};
-use super::{Answer, TICKS_PER_SECOND, fail, gpu_agent, put, started, status_of};
-use crate::cp::QueueFault;
+use super::{Answer, TICKS_PER_SECOND, alive, fail, gpu_agent, put, resources, started, status_of};
+use crate::cp::{Cause, QueueFault};
+use crate::gpu::faults::Event;
 use crate::gpu::{Condition, SoftQueue};
 use crate::memory::pointer;
 use refrain_device::sys::hsa as c;
@@ -42,6 +43,13 @@ fn callback_status(code: u32) -> HsaStatus {
     row.map_or(c::HSA_ERROR, |row| row.1)
 }
 
+fn status_of_fault(fault: &QueueFault) -> HsaStatus {
+    match fault.cause {
+        Cause::Lost { .. } => c::HSA_ERROR_FATAL,
+        _ => callback_status(fault.code),
+    }
+}
+
 /// A caller's callback and its data, called on the packet processor's thread. The lock is held
 /// during the call, so that whoever silences the callback has waited for it.
 struct Callback {
@@ -65,7 +73,7 @@ impl Callback {
         let queue = pointer(self.queue.load(Ordering::Acquire)).cast();
         // SAFETY: the caller keeps `data` valid until `hsa_queue_destroy` returns, which silences
         // this callback first, and the lock is held.
-        unsafe { function(callback_status(fault.code), queue, data) };
+        unsafe { function(status_of_fault(fault), queue, data) };
     }
 
     /// Nothing is called once this has returned.
@@ -103,6 +111,8 @@ pub(crate) unsafe extern "C" fn queue_create(
                 let what = format!("queue type {queue_type} is not modelled");
                 return fail(call, c::HSA_ERROR_INVALID_QUEUE_CREATION, what);
             }
+            alive(call, &entry)?;
+            resources(call, &entry, Event::QueueCreate)?;
             let function = Mutex::new(callback.map(|function| (function, data)));
             let callback = Arc::new(Callback {
                 function,
@@ -188,6 +198,8 @@ pub(crate) unsafe extern "C" fn signal_create(
     let call = "hsa_signal_create";
     status_of(started(call).and_then(|()| {
         let entry = consumer(call, count, agents)?;
+        alive(call, &entry)?;
+        resources(call, &entry, Event::SignalCreate)?;
         let handle = match entry.gpu.create_signal(initial) {
             Ok(handle) => handle,
             Err(error) => return fail(call, c::HSA_ERROR_OUT_OF_RESOURCES, error),

@@ -4,7 +4,8 @@
 use super::context::{Ctx, Fault, HITS};
 use super::level::Speed;
 use super::lower::Lowering;
-use super::program::Program;
+use super::moded::{ORDINARY, is_ordinary};
+use super::program::{Moded, Program};
 use super::uop::Flow;
 use super::wave::{Row, Wave};
 use crate::isa::operand::{EXEC, NULL, VGPR};
@@ -12,13 +13,14 @@ use crate::isa::operand::{EXEC, NULL, VGPR};
 use crate::isa::{Dpp, Format, Inst, Mods, Target, table};
 use crate::memory::{LastHit, View};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// One wave that executes single instructions.
-struct Machine {
+pub(super) struct Machine {
     target: Target,
     speed: Speed,
-    w: Box<Wave>,
-    lds: Vec<u8>,
+    pub(super) w: Box<Wave>,
+    pub(super) lds: Vec<u8>,
     view: Arc<View>,
     fault: Option<Fault>,
 }
@@ -29,10 +31,10 @@ const fn v(n: u16) -> u16 {
 }
 
 impl Machine {
-    fn new(target: Target, speed: Speed) -> Self {
+    pub(super) fn new(target: Target, speed: Speed) -> Self {
         let mut w = Wave::new();
         w.s[usize::from(EXEC)] = u32::MAX;
-        w.mode = 1 << 8 | 1 << 9;
+        w.mode = ORDINARY | 1 << 8 | 1 << 9;
         Self {
             target,
             speed,
@@ -44,7 +46,7 @@ impl Machine {
     }
 
     /// An instruction by name with register operands; sources are operand codes.
-    fn inst(&self, mnemonic: &str, dst: u16, src: &[u16]) -> Inst {
+    pub(super) fn inst(&self, mnemonic: &str, dst: u16, src: &[u16]) -> Inst {
         let row = table(self.target.generation())
             .iter()
             .find(|r| r.mnemonic == mnemonic)
@@ -71,15 +73,41 @@ impl Machine {
         }
     }
 
-    fn step(&mut self, inst: &Inst) -> Flow {
-        let mut lowering = Lowering::new(self.target, self.speed);
+    /// The name that this target has for an instruction of gfx11.
+    fn spelled(&self, name: &str) -> String {
+        let known = |n: &str| {
+            table(self.target.generation())
+                .iter()
+                .any(|r| r.mnemonic == n)
+        };
+        if known(name) {
+            name.to_owned()
+        } else {
+            name.replace("v_mad_u64_u32", "v_mad_co_u64_u32")
+        }
+    }
+
+    pub(super) fn step(&mut self, inst: &Inst) -> Flow {
+        let usual = is_ordinary(self.w.mode);
+        let mut lowering = if usual {
+            Lowering::new(self.target, self.speed)
+        } else {
+            Lowering::moded(self.target, self.speed)
+        };
         lowering.push(inst);
         let mut program = Program::decode(self.target, 0, &[]).unwrap();
-        program.modifiers = std::mem::take(&mut lowering.modifiers);
+        let modifiers = std::mem::take(&mut lowering.modifiers);
+        if usual {
+            program.modifiers = modifiers;
+        } else {
+            let uops = Vec::new();
+            assert!(program.moded.set(Moded { uops, modifiers }).is_ok());
+        }
         let mut x = Ctx {
             program: &program,
             constants: &lowering.constants,
             view: &self.view,
+            stop: &AtomicBool::new(false),
             lds: &mut self.lds,
             hits: &mut [LastHit::default(); HITS],
             fault: None,
@@ -106,7 +134,11 @@ impl Machine {
         );
     }
 
-    fn exec(&mut self, mask: u32) {
+    pub(super) fn target(&self) -> Target {
+        self.target
+    }
+
+    pub(super) fn exec(&mut self, mask: u32) {
         self.w.s[usize::from(EXEC)] = mask;
     }
 }
@@ -145,3 +177,5 @@ fn dpp(ctrl: u16) -> Dpp {
 
 mod alu;
 mod memory;
+mod modes;
+mod wide;

@@ -1,0 +1,97 @@
+//! Strict mode on all shipped kernels: nothing is found, and the bytes are those of the fast path.
+
+use super::cases::all;
+use super::keeper::Keeper;
+use super::support::Gpu;
+use crate::exec::RunConfig;
+use crate::exec::strict::run_strict;
+use crate::isa::Target;
+use std::sync::atomic::AtomicBool;
+
+/// Another interleaving and other poison never make a finding, nor another result.
+#[test]
+fn every_seed_gives_the_same_bytes_and_no_finding() {
+    let seeds = if std::env::var_os("REFRAIN_LONG").is_some() {
+        500
+    } else {
+        2
+    };
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let gpu = Gpu::shipped(target);
+        let cases = all(&gpu);
+        for case in cases.iter().filter(|c| !c.in_place()) {
+            let mut first = None;
+            for seed in 1..=seeds {
+                let mut keeper = Keeper::default();
+                let config = RunConfig { seed, ..gpu.config };
+                let batch = std::slice::from_ref(&case.dispatch);
+                run_strict(
+                    &gpu.memory,
+                    batch,
+                    &config,
+                    &AtomicBool::new(false),
+                    &mut keeper,
+                )
+                .unwrap();
+                assert!(
+                    keeper.found.is_empty(),
+                    "{target} {}, seed {seed}",
+                    case.name
+                );
+                let got: Vec<Vec<u32>> = case
+                    .outputs
+                    .iter()
+                    .map(|(va, n)| gpu.read_u32s(*va, *n))
+                    .collect();
+                let want = first.get_or_insert_with(|| got.clone());
+                assert!(*want == got, "{target} {}, seed {seed}", case.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn shipped_kernels_are_silent_and_agree_with_the_fast_path() {
+    for target in Target::ALL {
+        let (fast, strict) = (Gpu::shipped(target), Gpu::shipped(target));
+        let pairs = all(&fast).into_iter().zip(all(&strict));
+        for (f, s) in pairs {
+            let mut keeper = Keeper::default();
+            let stats = fast.go(std::slice::from_ref(&f.dispatch)).unwrap();
+            let batch = [s.dispatch];
+            let got = run_strict(
+                &strict.memory,
+                &batch,
+                &strict.config,
+                &AtomicBool::new(false),
+                &mut keeper,
+            )
+            .unwrap();
+            assert_eq!(stats, got, "{target} {}", f.name);
+            let program = batch[0].program.strict();
+            let texts: Vec<String> = keeper
+                .found
+                .iter()
+                .take(6)
+                .map(|(who, finding)| {
+                    let at = program.program.index_of(who.pc).unwrap_or(0);
+                    format!("{who:x?} {}: {finding:?}", program.program.text_of(at))
+                })
+                .collect();
+            assert!(
+                texts.is_empty(),
+                "{target} {}\n{}",
+                f.name,
+                texts.join("\n")
+            );
+            assert!(keeper.loads > 0, "{}", f.name);
+            for (a, b) in f.outputs.iter().zip(&s.outputs) {
+                assert!(
+                    fast.read_u32s(a.0, a.1) == strict.read_u32s(b.0, b.1),
+                    "{target} {}",
+                    f.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Strict mode on the shipped kernels and on single instructions.
+
+#[path = "../../../../tests/support/mod.rs"]
+mod support;
+
+mod cases;
+mod effects;
+mod findings;
+mod keeper;
+mod kernels;
+mod listing;
+mod noise;
+mod order;
+mod speed;
+mod spread;
+mod waits;

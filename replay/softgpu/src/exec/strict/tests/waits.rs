@@ -1,0 +1,251 @@
+//! Every wait and every barrier of the shipped kernels, weakened in turn: strict mode must say which register was
+//! used too early, or which LDS access was not finished at the barrier.
+//!
+//! A wait instruction has one or two counters. Each counter is weakened twice: by one (one more
+//! instruction may stay outstanding), and to its maximum (as if the wait were not there). Every
+//! fifth wait by default, all of them with `REFRAIN_LONG=1`; the counts are printed as rows of
+//! `docs/measurements/strict-mode.md`.
+
+use super::cases::{Case, all};
+use super::keeper::Keeper;
+use super::support::Gpu;
+use crate::exec::strict::code::Class;
+use crate::exec::strict::counters::Field;
+use crate::exec::strict::run_strict;
+use crate::exec::{Dispatch, Program};
+use crate::isa::Target;
+use crate::isa::op::Op;
+use crate::strict::hook::WaveFinding;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// One counter of one wait of a kernel.
+struct Place {
+    /// Dword of the kernel.
+    dword: usize,
+    text: String,
+    field: &'static Field,
+    allowed: u32,
+}
+
+/// A kernel's code with its waits.
+struct Kernel {
+    name: String,
+    entry: u64,
+    code: Vec<u8>,
+    places: Vec<Place>,
+}
+
+fn kernels(gpu: &Gpu) -> Vec<Kernel> {
+    let mut entries: Vec<(u64, String)> = gpu
+        .code
+        .kernels
+        .iter()
+        .map(|(name, k)| (k.entry, name.clone()))
+        .collect();
+    entries.sort();
+    let ends = entries.iter().skip(1).map(|(e, _)| *e);
+    let ends: Vec<u64> = ends.chain([gpu.code.text.len() as u64]).collect();
+    entries
+        .into_iter()
+        .zip(ends)
+        .map(|((entry, name), end)| {
+            let code = gpu.code.text[entry as usize..end as usize].to_vec();
+            let places = places(gpu, entry, &code);
+            Kernel {
+                name,
+                entry,
+                code,
+                places,
+            }
+        })
+        .collect()
+}
+
+fn places(gpu: &Gpu, entry: u64, code: &[u8]) -> Vec<Place> {
+    let base = gpu.program.base() + entry;
+    let program = Program::decode(gpu.code.target, base, code).unwrap();
+    let strict = program.strict();
+    let mut places = Vec::new();
+    for (index, site) in strict.sites.iter().enumerate() {
+        if site.class != Class::Wait {
+            continue;
+        }
+        let known = &strict.insts[site.inst as usize];
+        let at = strict.program.address_of(index as u32) - base;
+        for field in known.waits {
+            let allowed = field.allowed(known.inst.imm as u32);
+            if allowed < most(field) {
+                places.push(Place {
+                    dword: at as usize / 4,
+                    text: strict.program.text_of(index as u32),
+                    field,
+                    allowed,
+                });
+            }
+        }
+    }
+    places
+}
+
+fn most(field: &Field) -> u32 {
+    (1 << field.bits) - 1
+}
+
+/// The kernel with one counter of one wait at another value.
+fn weakened(gpu: &Gpu, kernel: &Kernel, place: &Place, allowed: u32) -> Arc<Program> {
+    let mut code = kernel.code.clone();
+    let at = 4 * place.dword;
+    let word = u32::from_le_bytes(code[at..at + 4].try_into().unwrap());
+    let field = place.field;
+    let changed = word & !(most(field) << field.low) | allowed << field.low;
+    code[at..at + 4].copy_from_slice(&changed.to_le_bytes());
+    let base = gpu.program.base() + kernel.entry;
+    Arc::new(Program::decode(gpu.code.target, base, &code).unwrap())
+}
+
+/// What strict mode finds when `program` stands in for the kernel of `case`.
+fn findings(gpu: &Gpu, case: &Case, program: &Arc<Program>, seed: u64) -> Vec<WaveFinding> {
+    let saved: Vec<Vec<u32>> = case
+        .outputs
+        .iter()
+        .map(|(va, n)| gpu.read_u32s(*va, *n))
+        .collect();
+    let batch = [Dispatch {
+        program: program.clone(),
+        ..case.dispatch.clone()
+    }];
+    let mut keeper = Keeper::default();
+    let config = crate::exec::RunConfig { seed, ..gpu.config };
+    run_strict(
+        &gpu.memory,
+        &batch,
+        &config,
+        &AtomicBool::new(false),
+        &mut keeper,
+    )
+    .unwrap();
+    for ((va, _), words) in case.outputs.iter().zip(saved) {
+        let bytes = super::support::bytes(words);
+        gpu.memory.write_bytes(*va, &bytes).unwrap();
+    }
+    keeper.found.into_iter().map(|(_, f)| f).collect()
+}
+
+/// Every barrier of the shipped kernels, taken out in turn: the waves race for the LDS.
+#[test]
+fn removed_barriers_are_caught() {
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let gpu = Gpu::shipped(target);
+        let cases = all(&gpu);
+        let mut removed = 0;
+        for kernel in &kernels(&gpu) {
+            let of_kernel: Vec<&Case> = cases.iter().filter(|c| c.kernel == kernel.name).collect();
+            for words in barriers(&gpu, kernel) {
+                removed += 1;
+                let program = without(&gpu, kernel, &words);
+                let caught = of_kernel.iter().any(|case| {
+                    findings(&gpu, case, &program, 1)
+                        .iter()
+                        .any(|f| matches!(f, WaveFinding::LdsRace { .. }))
+                });
+                assert!(caught, "{target} {} without {words:x?}", kernel.name);
+            }
+        }
+        assert!(removed > 8, "{target}: {removed}");
+    }
+}
+
+/// The dwords of each barrier; on gfx12 the signal with the wait after it.
+fn barriers(gpu: &Gpu, kernel: &Kernel) -> Vec<Vec<usize>> {
+    let base = gpu.program.base() + kernel.entry;
+    let program = Program::decode(gpu.code.target, base, &kernel.code).unwrap();
+    let strict = program.strict();
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    for (index, site) in strict.sites.iter().enumerate() {
+        if site.class != Class::Barrier {
+            continue;
+        }
+        let dword = (strict.program.address_of(index as u32) - base) as usize / 4;
+        let op = strict.insts[site.inst as usize].inst.row.op;
+        match all.last_mut() {
+            Some(last) if op == Op::SBarrierWait => last.push(dword),
+            _ => all.push(vec![dword]),
+        }
+    }
+    all
+}
+
+/// The kernel with these dwords replaced by `s_nop 0`.
+fn without(gpu: &Gpu, kernel: &Kernel, dwords: &[usize]) -> Arc<Program> {
+    let mut code = kernel.code.clone();
+    for dword in dwords {
+        code[4 * dword..4 * dword + 4].copy_from_slice(&0xbf80_0000u32.to_le_bytes());
+    }
+    let base = gpu.program.base() + kernel.entry;
+    Arc::new(Program::decode(gpu.code.target, base, &code).unwrap())
+}
+
+/// Per counter: weakenings tried, caught as a missing wait, caught as an LDS race.
+#[derive(Default, Clone, Copy)]
+struct Tally {
+    tried: u32,
+    register: u32,
+    lds: u32,
+}
+
+#[test]
+fn weakened_waits_are_caught() {
+    let long = std::env::var_os("REFRAIN_LONG").is_some();
+    for target in [Target::Gfx1100, Target::Gfx1201] {
+        let gpu = Gpu::shipped(target);
+        let cases = all(&gpu);
+        let mut table: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
+        let mut silent = Vec::new();
+        let kernels = kernels(&gpu);
+        for kernel in &kernels {
+            let of_kernel: Vec<&Case> = cases.iter().filter(|c| c.kernel == kernel.name).collect();
+            assert!(!of_kernel.is_empty(), "no case of {}", kernel.name);
+            for (number, place) in kernel.places.iter().enumerate() {
+                if !long && number % 5 != 0 {
+                    continue;
+                }
+                let counter = place.field.counter;
+                for (how, allowed) in [
+                    ("by one", place.allowed + 1),
+                    ("removed", most(place.field)),
+                ] {
+                    let program = weakened(&gpu, kernel, place, allowed);
+                    let found = of_kernel.iter().find_map(|case| {
+                        let found = findings(&gpu, case, &program, 1);
+                        (!found.is_empty()).then_some(found)
+                    });
+                    let tally = table
+                        .entry((counter.name(target.generation()), how))
+                        .or_default();
+                    tally.tried += 1;
+                    match found.as_deref() {
+                        Some([WaveFinding::LdsRace { .. }, ..]) => tally.lds += 1,
+                        Some(_) => tally.register += 1,
+                        None => silent.push(format!(
+                            "{target} {}+{:#x} {how}: {}",
+                            kernel.name,
+                            4 * place.dword,
+                            place.text
+                        )),
+                    }
+                }
+            }
+        }
+        for ((counter, how), t) in &table {
+            eprintln!(
+                "| {target} | {counter} | {how} | {} | {} | {} |",
+                t.tried, t.register, t.lds
+            );
+        }
+        assert!(silent.is_empty(), "not found:\n{}", silent.join("\n"));
+        let tried: u32 = table.values().map(|t| t.tried).sum();
+        assert!(tried > 100, "{target}: only {tried} weakenings");
+    }
+}

@@ -1,0 +1,707 @@
+//! What the launches of a batch touch, byte by byte: the hot half of strict mode.
+//!
+//! Every launch has a page record per 4 KiB page that it touches, with one bitmap of read bytes per
+//! way through the caches and one of written bytes. A read counts only where the launch has not
+//! written the byte itself before: what it reads then is its own. Written pages also keep the last
+//! writer (group and wave) of each 4-byte cell, because the groups of one launch are not ordered
+//! among themselves; two groups that write different bytes of one cell are told apart by the bitmap.
+//! Bounds were checked before; judging the result is left to `check`.
+
+use super::bits::{self, Bits, EMPTY, PAGE, spans};
+use super::caches::Caches;
+use super::hook::{Access, AtomicKind, Who};
+use super::ranges::Ranges;
+use super::shadow::{DEFINED, Shadow};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Ways through the caches that a launch may use; the sets that the two paths and the cache bits
+/// of both generations can give are fewer.
+const CLASSES: usize = 8;
+/// Instructions remembered per page of a launch.
+const SITES: usize = 4;
+/// Entries of the table before the map of pages; a power of two.
+const CACHED: usize = 512;
+/// Findings kept per batch.
+const MAX_CONFLICTS: usize = 64;
+const NONE: u32 = u32::MAX;
+/// Bits of a page number: 48-bit addresses have 36.
+const PAGE_BITS: u32 = 44;
+
+/// An instruction that touched a page, and how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub(crate) pc: u64,
+    pub(crate) group: u32,
+    pub(crate) wave: u32,
+    from: u16,
+    to: u16,
+    write: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PageRecord {
+    key: u64,
+    reads: [u32; CLASSES],
+    write: u32,
+    /// Bytes touched by atomics.
+    atomic: u32,
+    owners: u32,
+    shadow: u32,
+    sites: [Site; SITES],
+    used: u8,
+}
+
+/// The last writer of each 4-byte cell: `group << 5 | wave` plus one.
+type Owners = [u32; (PAGE / 4) as usize];
+
+/// Two groups of one launch meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    pub(crate) who: Who,
+    pub(crate) va: u64,
+    pub(crate) len: u64,
+    /// Group that wrote before.
+    pub(crate) other_group: u32,
+    pub(crate) what: ConflictKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConflictKind {
+    /// Read of what another group of the launch wrote.
+    Read,
+    /// Write over what another group of the launch wrote.
+    Write,
+    /// Atomics whose result depends on who comes first.
+    Atomic,
+}
+
+/// Multiplies and folds: page numbers are not adversarial.
+#[derive(Default)]
+pub(crate) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        let x = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = x ^ (x >> 29);
+    }
+}
+
+type PageMap = HashMap<u64, u32, BuildHasherDefault<PageHasher>>;
+
+/// The page records of a batch. All storage is kept between batches.
+#[derive(Debug)]
+pub(crate) struct Touch {
+    map: PageMap,
+    pages: Vec<PageRecord>,
+    cache: Box<[(u64, u32); CACHED]>,
+    bitmaps: Vec<Bits>,
+    used_bitmaps: usize,
+    owners: Vec<Box<Owners>>,
+    used_owners: usize,
+    classes: Vec<Caches>,
+    class_of: [u8; 16],
+    conflicts: Vec<Conflict>,
+}
+
+impl Default for Touch {
+    fn default() -> Self {
+        Self {
+            map: PageMap::default(),
+            pages: Vec::new(),
+            cache: Box::new([(u64::MAX, NONE); CACHED]),
+            bitmaps: Vec::new(),
+            used_bitmaps: 0,
+            owners: Vec::new(),
+            used_owners: 0,
+            classes: Vec::new(),
+            class_of: [u8::MAX; 16],
+            conflicts: Vec::new(),
+        }
+    }
+}
+
+/// The lanes of an access as runs of consecutive bytes, in lane order. Lanes inside the current run
+/// add nothing.
+#[inline(always)]
+fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
+    let each = u64::from(access.bytes);
+    let mut left = access.lanes;
+    let first = access.at[(left.trailing_zeros() & 31) as usize];
+    let (mut start, mut end) = (first, first + each);
+    left &= left.wrapping_sub(1);
+    while left != 0 {
+        let at = access.at[(left.trailing_zeros() & 31) as usize];
+        left &= left - 1;
+        if at == end {
+            end = at + each;
+        } else if at < start || at + each > end {
+            run(start, end - start);
+            (start, end) = (at, at + each);
+        }
+    }
+    run(start, end - start);
+}
+
+/// The lanes of an access as offsets in one page, where they all lie in one.
+struct InPage {
+    /// Offset of the first byte of each lane.
+    at: [i16; 32],
+    from: u32,
+    to: u32,
+}
+
+/// The lanes' offsets if they all lie in the page of the first active one; inactive lanes are given
+/// the place of that one.
+#[inline(always)]
+fn in_page(access: &Access<'_>) -> Option<InPage> {
+    let first = access.at[(access.lanes.trailing_zeros() & 31) as usize];
+    let last = u64::from(access.bytes) - 1;
+    let mut differ = 0;
+    let mut at = [0i16; 32];
+    if access.lanes == u32::MAX {
+        for (slot, va) in at.iter_mut().zip(access.at) {
+            differ |= (va ^ first) | (va.wrapping_add(last) ^ first);
+            *slot = (va % PAGE) as i16;
+        }
+    } else {
+        for (lane, (slot, va)) in at.iter_mut().zip(access.at).enumerate() {
+            let active = access.lanes >> lane & 1 == 1;
+            let va = if active { *va } else { first };
+            differ |= (va ^ first) | (va.wrapping_add(last) ^ first);
+            *slot = (va % PAGE) as i16;
+        }
+    }
+    if differ >= PAGE {
+        return None;
+    }
+    let (mut from, mut to) = (at[0], at[0]);
+    for offset in at {
+        from = from.min(offset);
+        to = to.max(offset);
+    }
+    let (from, to) = (from as u32, to as u32 + access.bytes);
+    Some(InPage { at, from, to })
+}
+
+impl InPage {
+    /// Sets the bytes of all lanes, `bytes` each.
+    #[inline(always)]
+    fn set(&self, bits: &mut Bits, bytes: u32) {
+        if self.to - self.from == 32 * bytes {
+            let mut differ = 0;
+            for (lane, at) in (0i16..).zip(self.at) {
+                differ |= at ^ (self.from as i16).wrapping_add(lane.wrapping_mul(bytes as i16));
+            }
+            if differ == 0 {
+                return bits::set(bits, self.from, self.to);
+            }
+        }
+        let mut run = (self.at[0] as u32, self.at[0] as u32 + bytes);
+        for at in &self.at[1..] {
+            let at = *at as u32;
+            if at == run.1 {
+                run.1 += bytes;
+            } else if at < run.0 || at + bytes > run.1 {
+                bits::set(bits, run.0, run.1);
+                run = (at, at + bytes);
+            }
+        }
+        bits::set(bits, run.0, run.1);
+    }
+}
+
+const fn owner(who: Who) -> u32 {
+    (who.group << 5 | who.wave & 31) + 1
+}
+
+impl Touch {
+    /// Forgets the last batch.
+    pub(crate) fn begin(&mut self) {
+        self.map.clear();
+        self.pages.clear();
+        self.cache.fill((u64::MAX, NONE));
+        self.used_bitmaps = 0;
+        self.used_owners = 0;
+        self.conflicts.clear();
+    }
+
+    /// The number of a way through the caches.
+    #[inline(always)]
+    pub(crate) fn class(&mut self, path: Caches) -> usize {
+        let slot = &mut self.class_of[usize::from(path.0 & 15)];
+        if *slot == u8::MAX {
+            *slot = self.classes.len() as u8;
+            self.classes.push(path);
+        }
+        usize::from(*slot) % CLASSES
+    }
+
+    fn bitmap(&mut self) -> u32 {
+        let index = self.used_bitmaps;
+        self.used_bitmaps += 1;
+        match self.bitmaps.get_mut(index) {
+            Some(bits) => bits.fill(0),
+            None => self.bitmaps.push(EMPTY),
+        }
+        index as u32
+    }
+
+    fn owner_cells(&mut self) -> u32 {
+        let index = self.used_owners;
+        self.used_owners += 1;
+        match self.owners.get_mut(index) {
+            Some(cells) => cells.fill(0),
+            None => self.owners.push(Box::new([0; (PAGE / 4) as usize])),
+        }
+        index as u32
+    }
+
+    #[inline(always)]
+    fn page(&mut self, launch: u32, page: u64, shadow: &mut Shadow) -> u32 {
+        let key = page | u64::from(launch) << PAGE_BITS;
+        let slot = (page ^ u64::from(launch).wrapping_mul(0x9b)) as usize % CACHED;
+        let (cached, index) = self.cache[slot];
+        if cached == key {
+            return index;
+        }
+        self.find(key, page, slot, shadow)
+    }
+
+    #[inline(never)]
+    fn find(&mut self, key: u64, page: u64, slot: usize, shadow: &mut Shadow) -> u32 {
+        let next = self.pages.len() as u32;
+        let index = *self.map.entry(key).or_insert(next);
+        if index == next {
+            self.pages.push(PageRecord {
+                key,
+                reads: [NONE; CLASSES],
+                write: NONE,
+                atomic: NONE,
+                owners: NONE,
+                shadow: shadow.page(page),
+                sites: [Site::default(); SITES],
+                used: 0,
+            });
+        }
+        self.cache[slot] = (key, index);
+        index
+    }
+
+    #[inline(always)]
+    fn site(&mut self, index: u32, who: Who, from: u32, to: u32, write: bool) {
+        let record = &mut self.pages[index as usize];
+        let (from, to) = (from as u16, to as u16);
+        let used = usize::from(record.used).min(SITES);
+        for site in &mut record.sites[..used] {
+            if site.pc == who.pc {
+                site.from = site.from.min(from);
+                site.to = site.to.max(to);
+                return;
+            }
+        }
+        if used < SITES {
+            let (pc, group, wave) = (who.pc, who.group, who.wave);
+            record.sites[used] = Site {
+                pc,
+                group,
+                wave,
+                from,
+                to,
+                write,
+            };
+            record.used += 1;
+        }
+    }
+
+    /// A load through `class`. Returns the lanes that read an undefined byte.
+    pub(crate) fn load(&mut self, access: &Access<'_>, class: usize, shadow: &mut Shadow) -> u32 {
+        if access.lanes == 0 {
+            return 0;
+        }
+        if let Some(lanes) = in_page(access) {
+            let first = access.at[(access.lanes.trailing_zeros() & 31) as usize];
+            let index = self.page(access.who.launch, first / PAGE, shadow);
+            let record = &self.pages[index as usize];
+            if record.write == NONE && record.shadow == DEFINED {
+                self.load_plain(access, class, index, &lanes);
+                return 0;
+            }
+        }
+        let mut undefined = false;
+        lane_runs(access, |va, len| {
+            for (page, from, to) in spans(va, len) {
+                undefined |= self.read(access.who, class, page, from, to, shadow);
+            }
+        });
+        if undefined {
+            undefined_lanes(access, shadow)
+        } else {
+            0
+        }
+    }
+
+    /// A load inside one page that is defined and that the launch has not written.
+    #[inline(always)]
+    fn load_plain(&mut self, access: &Access<'_>, class: usize, index: u32, lanes: &InPage) {
+        let mut bits = self.pages[index as usize].reads[class];
+        if bits == NONE {
+            bits = self.bitmap();
+            self.pages[index as usize].reads[class] = bits;
+        } else if bits::all(&self.bitmaps[bits as usize], lanes.from, lanes.to) {
+            // Nothing new: the usual case of a vector that every group reads.
+            return;
+        }
+        self.site(index, access.who, lanes.from, lanes.to, false);
+        lanes.set(&mut self.bitmaps[bits as usize], access.bytes);
+    }
+
+    /// Marks `[from, to)` of a page as read; whether any of it is undefined.
+    fn read(
+        &mut self,
+        who: Who,
+        class: usize,
+        page: u64,
+        from: u32,
+        to: u32,
+        shadow: &mut Shadow,
+    ) -> bool {
+        let index = self.page(who.launch, page, shadow);
+        self.site(index, who, from, to, false);
+        let record = &self.pages[index as usize];
+        let mut bits = record.reads[class];
+        if bits == NONE {
+            bits = self.bitmap();
+            self.pages[index as usize].reads[class] = bits;
+        }
+        let record = &self.pages[index as usize];
+        if record.write == NONE && record.shadow == DEFINED {
+            bits::set(&mut self.bitmaps[bits as usize], from, to);
+            return false;
+        }
+        self.read_written(who, index, bits, from, to, shadow)
+    }
+
+    #[inline(never)]
+    fn read_written(
+        &mut self,
+        who: Who,
+        index: u32,
+        bits: u32,
+        from: u32,
+        to: u32,
+        shadow: &mut Shadow,
+    ) -> bool {
+        let record = self.pages[index as usize];
+        let undefined = record.shadow != DEFINED && !shadow.is_defined(record.shadow, from, to);
+        if record.write == NONE {
+            bits::set(&mut self.bitmaps[bits as usize], from, to);
+            return undefined;
+        }
+        let mut own = false;
+        for (word, mask) in bits::words(from, to) {
+            let written = self.bitmaps[record.write as usize][word];
+            own |= written & mask != 0;
+            self.bitmaps[bits as usize][word] |= mask & !written;
+        }
+        if own {
+            self.meet(who, record, from, to, ConflictKind::Read);
+        }
+        undefined
+    }
+
+    /// Looks for bytes of `[from, to)` that another group wrote, and reports the first.
+    #[inline(never)]
+    fn meet(&mut self, who: Who, record: PageRecord, from: u32, to: u32, what: ConflictKind) {
+        let (Some(cells), Some(written)) = (
+            self.owners.get(record.owners as usize),
+            self.bitmaps.get(record.write as usize),
+        ) else {
+            return;
+        };
+        for cell in from / 4..to.div_ceil(4) {
+            let by = cells[(cell & 1023) as usize];
+            if by == 0 || (by - 1) >> 5 == who.group {
+                continue;
+            }
+            let (start, end) = ((cell * 4).max(from), (cell * 4 + 4).min(to));
+            if bits::any(written, start, end) {
+                let page = record.key & ((1 << PAGE_BITS) - 1);
+                let found = Conflict {
+                    who,
+                    va: page * PAGE + u64::from(start),
+                    len: u64::from(end - start),
+                    other_group: (by - 1) >> 5,
+                    what,
+                };
+                self.conflict(found);
+                return;
+            }
+        }
+    }
+
+    fn conflict(&mut self, found: Conflict) {
+        let same = |known: &Conflict| {
+            known.who.pc == found.who.pc
+                && known.who.launch == found.who.launch
+                && known.what == found.what
+        };
+        if self.conflicts.len() < MAX_CONFLICTS && !self.conflicts.iter().any(same) {
+            self.conflicts.push(found);
+        }
+    }
+
+    /// A store; `poison` are the lanes whose data is undefined.
+    pub(crate) fn store(&mut self, access: &Access<'_>, poison: u32, shadow: &mut Shadow) {
+        if access.lanes == 0 {
+            return;
+        }
+        lane_runs(access, |va, len| {
+            for (page, from, to) in spans(va, len) {
+                self.write(access.who, page, from, to, shadow);
+            }
+        });
+        let mut left = poison & access.lanes;
+        while left != 0 {
+            let at = access.at[(left.trailing_zeros() & 31) as usize];
+            left &= left - 1;
+            self.spoil(access, at, shadow);
+        }
+    }
+
+    /// Bytes that are undefined again.
+    fn spoil(&mut self, access: &Access<'_>, at: u64, shadow: &mut Shadow) {
+        shadow.undefine(at, u64::from(access.bytes));
+        // Records of any launch may say that the page is defined.
+        for (page, _, _) in spans(at, u64::from(access.bytes)) {
+            let slot = shadow.page(page);
+            for record in &mut self.pages {
+                if record.key & ((1 << PAGE_BITS) - 1) == page {
+                    record.shadow = slot;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, who: Who, page: u64, from: u32, to: u32, shadow: &mut Shadow) {
+        let index = self.page(who.launch, page, shadow);
+        self.site(index, who, from, to, true);
+        if self.pages[index as usize].write == NONE {
+            let (write, owners) = (self.bitmap(), self.owner_cells());
+            let record = &mut self.pages[index as usize];
+            (record.write, record.owners) = (write, owners);
+        }
+        let record = self.pages[index as usize];
+        let me = owner(who);
+        let mut foreign = false;
+        for cell in
+            &mut self.owners[record.owners as usize][(from / 4) as usize..to.div_ceil(4) as usize]
+        {
+            foreign |= *cell != 0 && (*cell - 1) >> 5 != who.group;
+        }
+        if foreign {
+            self.meet(who, record, from, to, ConflictKind::Write);
+        }
+        self.owners[record.owners as usize][(from / 4) as usize..to.div_ceil(4) as usize].fill(me);
+        bits::set(&mut self.bitmaps[record.write as usize], from, to);
+        if record.shadow != DEFINED && shadow.define_in(record.shadow, from, to) {
+            self.pages[index as usize].shadow = DEFINED;
+        }
+    }
+
+    /// An atomic. Returns the lanes that read an undefined byte.
+    pub(crate) fn atomic(
+        &mut self,
+        access: &Access<'_>,
+        kind: AtomicKind,
+        class: usize,
+        poison: u32,
+        shadow: &mut Shadow,
+    ) -> u32 {
+        let mut undefined = 0;
+        let mut left = access.lanes;
+        while left != 0 {
+            let lane = left.trailing_zeros() & 31;
+            left &= left - 1;
+            let at = access.at[lane as usize];
+            let again = (access.lanes & ((1u32 << lane) - 1)) != 0
+                && access.at[..lane as usize]
+                    .iter()
+                    .enumerate()
+                    .any(|(i, other)| access.lanes >> i & 1 == 1 && *other == at);
+            for (page, from, to) in spans(at, u64::from(access.bytes)) {
+                if self.atomic_part(access.who, kind, class, (page, from, to), again, shadow) {
+                    undefined |= 1 << lane;
+                }
+            }
+            if poison >> lane & 1 == 1 {
+                self.spoil(access, at, shadow);
+            }
+        }
+        undefined
+    }
+
+    fn atomic_part(
+        &mut self,
+        who: Who,
+        kind: AtomicKind,
+        class: usize,
+        part: (u64, u32, u32),
+        again: bool,
+        shadow: &mut Shadow,
+    ) -> bool {
+        let (page, from, to) = part;
+        let index = self.page(who.launch, page, shadow);
+        if self.pages[index as usize].atomic == NONE {
+            let atomic = self.bitmap();
+            self.pages[index as usize].atomic = atomic;
+        }
+        let record = self.pages[index as usize];
+        let was_atomic = bits::all(&self.bitmaps[record.atomic as usize], from, to);
+        let before = match self.owners.get(record.owners as usize) {
+            Some(cells) => cells[(from / 4) as usize & 1023],
+            None => 0,
+        };
+        let undefined = if was_atomic {
+            // The cell is contended, which atomics allow: no meeting is looked for.
+            let contended = again || (before != 0 && before != owner(who));
+            if contended && (kind.ordered || kind.returns) {
+                self.conflict(Conflict {
+                    who,
+                    va: page * PAGE + u64::from(from),
+                    len: u64::from(to - from),
+                    other_group: before.saturating_sub(1) >> 5,
+                    what: ConflictKind::Atomic,
+                });
+            }
+            record.shadow != DEFINED && !shadow.is_defined(record.shadow, from, to)
+        } else {
+            let undefined = self.read(who, class, page, from, to, shadow);
+            self.write(who, page, from, to, shadow);
+            bits::set(&mut self.bitmaps[record.atomic as usize], from, to);
+            undefined
+        };
+        if let Some(cells) = self.owners.get_mut(record.owners as usize) {
+            cells[(from / 4) as usize & 1023] = owner(who);
+        }
+        undefined
+    }
+
+    /// Takes the meetings of groups found in this batch.
+    pub(crate) fn take_conflicts(&mut self) -> Vec<Conflict> {
+        std::mem::take(&mut self.conflicts)
+    }
+
+    /// What one launch touched.
+    pub(crate) fn footprint(&self, launch: u32) -> Touched {
+        let mut mine: Vec<&PageRecord> = self
+            .pages
+            .iter()
+            .filter(|record| record.key >> PAGE_BITS == u64::from(launch))
+            .collect();
+        mine.sort_unstable_by_key(|record| record.key);
+        let mut touched = Touched::default();
+        let page = |record: &PageRecord| (record.key & ((1 << PAGE_BITS) - 1)) * PAGE;
+        for (class, path) in self.classes.iter().enumerate() {
+            let ranges = self.collect(&mine, |record| record.reads[class % CLASSES]);
+            if !ranges.is_empty() {
+                touched.reads.push((*path, ranges));
+            }
+        }
+        touched.writes = self.collect(&mine, |record| record.write);
+        for record in mine {
+            let used = usize::from(record.used).min(SITES);
+            for site in &record.sites[..used] {
+                touched.sites.push((page(record), *site));
+            }
+        }
+        touched
+    }
+
+    fn collect(&self, pages: &[&PageRecord], pick: impl Fn(&PageRecord) -> u32) -> Ranges {
+        let mut ranges = Ranges::default();
+        for record in pages {
+            let Some(bits) = self.bitmaps.get(pick(record) as usize) else {
+                continue;
+            };
+            let base = (record.key & ((1 << PAGE_BITS) - 1)) * PAGE;
+            bits::runs(bits, |from, to| {
+                ranges.push(base + u64::from(from), base + u64::from(to));
+            });
+        }
+        ranges
+    }
+
+    /// Bitmaps of shadow pages that may be defined by now.
+    pub(crate) fn shadows(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pages
+            .iter()
+            .filter(|record| record.write != NONE)
+            .map(|record| record.key & ((1 << PAGE_BITS) - 1))
+    }
+}
+
+#[inline(never)]
+pub(crate) fn undefined_lanes(access: &Access<'_>, shadow: &mut Shadow) -> u32 {
+    let mut lanes = 0;
+    for (lane, at) in access.at.iter().enumerate() {
+        if access.lanes >> lane & 1 == 0 {
+            continue;
+        }
+        let bad = spans(*at, u64::from(access.bytes)).any(|(page, from, to)| {
+            let slot = shadow.page(page);
+            slot != DEFINED && !shadow.is_defined(slot, from, to)
+        });
+        lanes |= u32::from(bad) << lane;
+    }
+    lanes
+}
+
+/// The bytes that one launch touched.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    /// Bytes read before the launch wrote them, by the caches on their way.
+    pub(crate) reads: Vec<(Caches, Ranges)>,
+    pub(crate) writes: Ranges,
+    /// First byte of a page, and instructions that touched it.
+    sites: Vec<(u64, Site)>,
+}
+
+impl Touched {
+    /// All bytes read.
+    pub(crate) fn all_reads(&self) -> Ranges {
+        match self.reads.as_slice() {
+            [] => Ranges::default(),
+            [(_, one)] => one.clone(),
+            [(_, first), rest @ ..] => rest
+                .iter()
+                .fold(first.clone(), |set, (_, more)| set.union(more)),
+        }
+    }
+
+    /// An instruction that touched `va`, of the kind asked for if one is known.
+    pub(crate) fn site(&self, va: u64, write: bool) -> Option<Site> {
+        let page = va / PAGE * PAGE;
+        let offset = (va - page) as u16;
+        let first = self.sites.partition_point(|(at, _)| *at < page);
+        let here = self.sites.get(first..).unwrap_or_default();
+        let here = here.iter().take_while(|(at, _)| *at == page);
+        let inside = |site: &Site| site.from <= offset && offset < site.to;
+        let mut best = None;
+        for (_, site) in here {
+            let rank = u32::from(site.write == write) * 2 + u32::from(inside(site));
+            if best.is_none_or(|(known, _)| known < rank) {
+                best = Some((rank, *site));
+            }
+        }
+        best.map(|(_, site)| site)
+    }
+}

@@ -1,0 +1,167 @@
+//! What a packet relies on, and what code relies on.
+
+use crate::harness::{BARRIER_BIT, Ib, fixture};
+use crate::rig::{Named, SYSTEM, both, config, verdict};
+use refrain_softgpu::isa::Target;
+use refrain_softgpu::strict::ReportKind::{
+    MissingWaitcnt, PacketRejected, PrefetchPastEnd, RegisterUnset,
+};
+use refrain_softgpu::strict::StrictConfig;
+
+/// Runs an indirect buffer that stops the queue, or runs to its end.
+fn run_or_fault(gpu: &Named, fault: bool, ib: &Ib) {
+    if fault {
+        gpu.rig.submit(&[gpu.vendor(ib, SYSTEM, 0)]);
+        gpu.rig.fault();
+    } else {
+        gpu.run_ib(ib);
+    }
+}
+
+#[test]
+fn the_wrong_gfx12_register_map_is_named() {
+    for (register, hint) in [
+        (0x223, "PGM_RSRC3 is 0x228"),
+        (0x216, "TMPRING_SIZE is 0x218"),
+        (0x230, "shader-engine masks are 0x216"),
+    ] {
+        for fault in [true, false] {
+            let gpu = Named::new(Target::Gfx1201);
+            let out = gpu.buffer("out", 32);
+            let mut ib = Ib::default();
+            ib.state(&gpu.rig, "fill", gpu.args(&[out], &[1]));
+            if fault {
+                ib.set(register, &[0xFFFF_FFFF]);
+            }
+            ib.launch(1).flush();
+            run_or_fault(&gpu, fault, &ib);
+            verdict(
+                "register map",
+                fault,
+                &gpu.reports(),
+                PacketRejected,
+                &[hint, "dword"],
+            );
+        }
+    }
+}
+
+#[test]
+fn a_register_that_only_an_earlier_buffer_wrote() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let out = gpu.buffer("out", 32);
+        let args = gpu.args(&[out], &[1]);
+        let mut whole = Ib::default();
+        whole.state(&gpu.rig, "fill", args).launch(1).flush();
+        gpu.run_ib(&whole);
+        // The second buffer leaves RESOURCE_LIMITS to the first.
+        let mut second = Ib::default();
+        second.state(&gpu.rig, "fill", args).launch(1).flush();
+        if fault {
+            let at = second
+                .0
+                .windows(2)
+                .position(|pair| pair == [0xC001_7600, 0x215 - 0x200]);
+            let at = at.or_else(|| {
+                second
+                    .0
+                    .windows(2)
+                    .position(|pair| pair == [0xC001_7600, 0x215])
+            });
+            second.0.drain(at.unwrap()..at.unwrap() + 3);
+        }
+        run_or_fault(&gpu, fault, &second);
+        verdict(
+            "register",
+            fault,
+            &gpu.reports(),
+            RegisterUnset,
+            &["RESOURCE_LIMITS", "earlier IB left"],
+        );
+    });
+}
+
+#[test]
+fn instruction_prefetch_past_the_end_of_the_mapping() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let out = gpu.buffer("out", 2);
+        // The last kernel of the object; the largest prefetch reaches past the code.
+        let kernel = gpu.rig.object.find("store_word").unwrap();
+        let mut ib = Ib::default();
+        ib.state(&gpu.rig, "store_word", gpu.args(&[out], &[1, 0]));
+        if fault {
+            let field = if target == Target::Gfx1201 {
+                0xff0
+            } else {
+                0x3f0
+            };
+            ib.set(0x228, &[kernel.descriptor.rsrc3 | field]);
+        }
+        ib.launch(1).flush();
+        gpu.run_ib(&ib);
+        let names = [
+            "kernel store_word",
+            "INST_PREF_SIZE",
+            "past the end of the mapping",
+            "256 bytes",
+        ];
+        verdict("prefetch", fault, &gpu.reports(), PrefetchPastEnd, &names);
+    });
+}
+
+#[test]
+fn a_wait_that_is_taken_out_of_the_code_is_missed() {
+    for fault in [true, false] {
+        // s_waitcnt vmcnt(0) is 0xbf89 with 0x3f7 on gfx11; an s_nop takes its place in every kernel.
+        let mut object = fixture("tests/fixtures/named.gfx1100.co");
+        if fault {
+            let wait = 0xBF89_03F7_u32.to_le_bytes();
+            let mut found = 0;
+            for at in (0..object.len() - 3).step_by(4) {
+                if object[at..at + 4] == wait {
+                    object[at..at + 4].copy_from_slice(&0xBF80_0000_u32.to_le_bytes());
+                    found += 1;
+                }
+            }
+            assert!(found > 0);
+        }
+        let gpu = Named::with(config(Target::Gfx1100), &object);
+        let (out, x) = (gpu.buffer("out", 32), gpu.buffer("x", 32));
+        gpu.run(&[gpu.packet("copy", 1, gpu.args(&[out, x], &[]), BARRIER_BIT | SYSTEM)]);
+        let names = ["kernel copy", "vmcnt", "global_store_b32"];
+        verdict("waitcnt", fault, &gpu.reports(), MissingWaitcnt, &names);
+    }
+}
+
+#[test]
+fn the_first_report_stops_the_queue_if_it_is_to() {
+    let mut config = config(Target::Gfx1100);
+    config.strict = Some(StrictConfig {
+        stop_at_first: true,
+        ..StrictConfig::default()
+    });
+    let gpu = Named::with(config, &fixture("tests/fixtures/named.gfx1100.co"));
+    let (out, x) = (gpu.buffer("out", 32), gpu.empty("x", 32));
+    gpu.rig
+        .submit(&[gpu.packet("copy", 1, gpu.args(&[out, x], &[]), BARRIER_BIT | SYSTEM)]);
+    let fault = gpu.rig.fault().to_string();
+    assert!(fault.contains("uninitialised-read: kernel copy"), "{fault}");
+    assert!(gpu.rig.queue.is_poisoned());
+}
+
+/// The LLVM 19 miscompile of `v_permlanex16_b32`: no hazard, a wrong number. The lint of
+/// `cargo xtask kernels --lint` names the instruction; its test has this object's listing.
+#[test]
+fn llvm_19_permlane_miscompile_gives_a_wrong_sum() {
+    for (object, right) in [("permlane.miscompiled", false), ("permlane", true)] {
+        let bytes = fixture(&format!("tests/fixtures/{object}.gfx1100.co"));
+        let gpu = Named::with(config(Target::Gfx1100), &bytes);
+        let (out, x) = (gpu.buffer("out", 1), gpu.buffer("x", 32));
+        let args = gpu.args(&[out, x], &[]);
+        gpu.run(&[gpu.packet("wave_total", 1, args, BARRIER_BIT | SYSTEM)]);
+        let reference: u32 = (0..32).sum();
+        assert_eq!(gpu.rig.read(out, 1) == [reference], right, "{object}");
+    }
+}
