@@ -3,8 +3,11 @@
 //! cross-crate tests.
 
 use crate::fixture::{F16, F32, Meta, NANO, Tiny, repository, unfused, with};
-use refrain_planner::lowering::{LowerError, fusions};
-use refrain_planner::plan::{Plan, StepBody};
+use refrain_kernels::{Dtype, Target};
+use refrain_planner::arch::bind;
+use refrain_planner::graph;
+use refrain_planner::lowering::{Input, LowerError, fusions, lower, rope_table};
+use refrain_planner::plan::{Options, Plan, StepBody};
 use refrain_planner::schedule::verify;
 use refrain_planner::{CheckedPlan, PlanError, compile_family};
 use std::collections::BTreeSet;
@@ -272,5 +275,57 @@ fn a_family_shares_buffers_and_differs_in_its_splits() {
     ] {
         let error = family(buckets).unwrap_err().to_string();
         assert!(texts.iter().all(|text| error.contains(text)), "{error}");
+    }
+}
+
+/// What a fused kernel leaves out may be needed: then the operations stay apart.
+#[test]
+fn a_value_that_is_read_later_is_not_fused_away() {
+    let model = Tiny::new("llama").open();
+    let bound = bind(model.table()).unwrap();
+    let mut step = graph::build(&bound).unwrap();
+    let launches = |step: &graph::Graph| {
+        let lowered = lower(&Input {
+            bound: &bound,
+            graph: step,
+            digests: &vec![None; bound.weights.len()],
+            rope: &rope_table(&bound.geometry, None),
+            options: &Options {
+                context: 32,
+                bucket: 32,
+                kv_dtype: Dtype::F32,
+                ring_entries: 16,
+            },
+            target: Target::Gfx1100,
+            compute_units: 96,
+            no_fuse: &[],
+        });
+        let names = lowered.unwrap().steps.into_iter().map(|step| step.name);
+        names.collect::<BTreeSet<String>>()
+    };
+    let before = launches(&step);
+    // The first layer's gate and up are read once more behind their product.
+    let at = step
+        .nodes
+        .iter()
+        .position(|node| node.op == graph::Op::SiluMul);
+    let at = at.unwrap();
+    let mut again = step.nodes[at].clone();
+    again.name = "again".into();
+    again.writes = vec![step.values.len()];
+    step.values.push(graph::Value {
+        name: "again",
+        len: 96,
+    });
+    step.nodes.insert(at + 1, again);
+    let after = launches(&step);
+    let fused = |layer: u32| format!("blk.{layer}.ffn_gate.gate_up");
+    assert!(before.contains(&fused(0)) && before.contains(&fused(1)));
+    assert!(
+        !after.contains(&fused(0)) && after.contains(&fused(1)),
+        "{after:?}"
+    );
+    for name in ["blk.0.ffn_gate.gemv2", "blk.0.silu_mul", "again"] {
+        assert!(after.contains(name), "{after:?}");
     }
 }

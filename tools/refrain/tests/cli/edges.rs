@@ -262,3 +262,34 @@ fn prompts_may_begin_with_a_dash_and_ids_may_have_spaces() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("invalid value"), "{}", ran.err);
 }
+
+#[test]
+fn fusions_and_buckets_are_chosen_by_name_and_position() {
+    let folder = with_model();
+    let run = |args: &[&str]| refrain_in(folder.path(), args);
+    let planned = |extra: &[&str]| {
+        let base = ["plan", "model.gguf", "-o", "a.plan", "--machine", "gfx1100"];
+        run(&[&base[..], extra].concat())
+    };
+    let fused = planned(&[]);
+    assert!(fused.err.contains("59 steps"), "{}", fused.err);
+    let plain = planned(&["--no-fuse", "gemv3", "--no-fuse", "gate_up"]);
+    assert_eq!(plain.code, 0, "{}", plain.err);
+    // gemv2 takes two of the three projections, and gate and up, in each of the 6 layers.
+    assert!(plain.err.contains("71 steps"), "{}", plain.err);
+    let unknown = planned(&["--no-fuse", "qkv"]);
+    assert_eq!(unknown.code, 2, "{}", unknown.err);
+    for text in ["qkv", "gemv3", "qk_norm_rope_kv"] {
+        assert!(unknown.err.contains(text), "{}", unknown.err);
+    }
+    // A bucket of one part needs no merge of parts: one launch less per layer.
+    let bucket = planned(&["--bucket", "256"]);
+    assert!(bucket.err.contains("53 steps"), "{}", bucket.err);
+    let shown = run(&["inspect", "a.plan"]);
+    assert!(shown.out.contains("context 1024, positions below 256"));
+    for (value, code) in [("0", 2), ("1025", 2), ("x", 2)] {
+        let ran = planned(&["--bucket", value]);
+        assert_eq!(ran.code, code, "{value}: {}", ran.err);
+        assert!(ran.err.contains(value), "{}", ran.err);
+    }
+}
