@@ -9,6 +9,7 @@ use refrain_device::{Buffer, Device, DeviceError, Function, MemoryKind, Stream};
 use refrain_kernels::Target;
 use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
+use refrain_planner::memory::Memory;
 use refrain_planner::plan::{Arg, BufferKind, Plan, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::record::{default_positions, record_with};
@@ -600,6 +601,13 @@ fn oversized(plan: &Arc<CheckedPlan>) -> Arc<CheckedPlan> {
     let mut buffers = tables.buffers.iter_mut();
     let scratch = buffers.find(|buffer| buffer.kind == BufferKind::Scratch);
     scratch.unwrap().bytes = 1 << 38;
+    tables.memory = Memory::of(
+        tables.kernels[0].target,
+        &tables.buffers,
+        &tables.kernels,
+        &tables.steps,
+        &tables.schedule,
+    );
     Arc::new(CheckedPlan::check(tables).unwrap())
 }
 

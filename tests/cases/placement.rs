@@ -3,6 +3,7 @@
 use refrain_kernels::Target;
 use refrain_planner::placement::GpuLayers;
 use refrain_planner::plan::{Exec, Tier};
+use refrain_replay::strict::{StrictConfig, declarations};
 use refrain_replay::{Route, SessionOptions, Transport};
 use refrain_tests::{AUSTEN, AUSTEN_LINEAR, Setup, logits, plan, repository, session};
 
@@ -96,4 +97,22 @@ fn only_where_weights_lie_differs_in_the_plan() {
     expected.sort();
     found.sort();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn strict_mode_has_nothing_to_say_about_spilled_weights() {
+    let setup = Setup {
+        context: Some(64),
+        gpu_layers: GpuLayers::Last(2),
+        strict: Some(StrictConfig::default()),
+        ..Setup::on(Target::Gfx1201)
+    };
+    let mut session = session(&repository(AUSTEN), setup).unwrap();
+    let gpu = session.opened().soft.clone().unwrap();
+    gpu.declare(declarations(session.instance()));
+    session.start(&PROMPT, 2).unwrap();
+    session.advance(Route::Retained, 5, &mut |_| {}).unwrap();
+    let found = gpu.take_reports();
+    let first = found.reports.first().map(ToString::to_string);
+    assert_eq!((first, found.dropped), (None, 0));
 }
