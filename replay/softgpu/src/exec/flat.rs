@@ -27,7 +27,11 @@ pub(super) fn aperture(register: u16) -> u64 {
     } else {
         PRIVATE_APERTURE
     };
-    let low = if register.is_multiple_of(2) { 0 } else { u32::MAX };
+    let low = if register.is_multiple_of(2) {
+        0
+    } else {
+        u32::MAX
+    };
     u64::from(upper) << 32 | u64::from(low)
 }
 
