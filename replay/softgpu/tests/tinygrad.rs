@@ -4,7 +4,11 @@
 //! Skipped, and said so, where Python or the wheel is absent; `REFRAIN_REQUIRE_TINYGRAD` turns the
 //! skip into a failure.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it compared"
+)]
 
 use refrain_softgpu::isa::{ABSENT, FAMILIES, Format, Generation, Target, opcodes};
 use std::collections::{BTreeMap, BTreeSet};

@@ -27,7 +27,11 @@ pub(super) fn aperture(register: u16) -> u64 {
     } else {
         PRIVATE_APERTURE
     };
-    let low = if register % 2 == 0 { 0 } else { u32::MAX };
+    let low = if register.is_multiple_of(2) {
+        0
+    } else {
+        u32::MAX
+    };
     u64::from(upper) << 32 | u64::from(low)
 }
 
@@ -253,7 +257,7 @@ impl<G: Exec, const KIND: u8> Exec for Flat<G, KIND> {
 }
 
 /// Active lanes in the LDS and in the scratch aperture.
-fn apertures(at: &[u64; 32], exec: u32) -> (u32, u32) {
+pub(super) fn apertures(at: &[u64; 32], exec: u32) -> (u32, u32) {
     let (mut shared, mut private) = (0, 0);
     for (i, address) in at.iter().enumerate() {
         let upper = (address >> 32) as u32;

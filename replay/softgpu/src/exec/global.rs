@@ -335,7 +335,7 @@ pub(super) fn scalar_load(load: Load, speed: Speed) -> Option<Handler> {
 struct BufferLoad<const N: usize>;
 
 /// Base address and size of a buffer descriptor, in bytes.
-fn buffer(w: &Wave, src: super::uop::Src) -> (u64, u64) {
+pub(super) fn buffer(w: &Wave, src: super::uop::Src) -> (u64, u64) {
     let at = |k: u16| w.s[usize::from((src.0 + k) & 0xff)];
     let base = u64::from(at(0)) | u64::from(at(1) & 0xffff) << 32;
     let stride = u64::from(at(1) >> 16 & 0x3fff);

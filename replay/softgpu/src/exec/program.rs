@@ -362,7 +362,7 @@ impl Builder {
         for (at, inst) in &insts {
             let first = b.lowering.uops.len();
             match inst {
-                Some(inst) if b.folds(*at, inst, &targets, fold) => {
+                Some(inst) if b.folds(*at, inst, &targets) => {
                     if let Some(last) = b.lowering.uops.last_mut() {
                         last.count += 1;
                     }
@@ -414,7 +414,8 @@ impl Builder {
 
     /// Whether a no-op is counted on its predecessor: nothing may jump to it, and kernel entries
     /// (256-byte aligned) stay.
-    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>, all: bool) -> bool {
+    fn folds(&self, at: u32, inst: &Inst, targets: &HashSet<u32>) -> bool {
+        let all = self.fold;
         let no_op = match inst.row.op {
             // One of these rows waits after all.
             Op::SNop => all || inst.row.mnemonic != "s_wait_idle",

@@ -40,11 +40,16 @@ impl Registry {
         maps.by_descriptor.get(&va).cloned()
     }
 
-    /// A loaded kernel of that name.
-    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<Kernel>> {
+    /// The loaded kernel of that name whose code segment holds `pc`.
+    pub(crate) fn at(&self, name: &str, pc: u64) -> Option<Arc<Kernel>> {
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let inside = |kernel: &Kernel| {
+            let base = kernel.program.base();
+            (base..base + kernel.program.len()).contains(&pc)
+        };
         let mut all = maps.by_entry.values();
-        all.find(|kernel| &*kernel.name == name).cloned()
+        all.find(|kernel| &*kernel.name == name && inside(kernel))
+            .cloned()
     }
 
     pub(crate) fn by_entry(&self, va: u64) -> Option<Arc<Kernel>> {

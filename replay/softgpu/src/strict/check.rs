@@ -219,10 +219,11 @@ impl Model {
             };
             let outside = found.without(declared);
             let judged = outside.iter().filter(|(start, _)| {
-                let kind = self.buffer(*start).2;
-                write || !matches!(kind, Some(Kind::Kernarg | Kind::Code))
+                write || !matches!(self.buffer(*start).2, Some(Kind::Kernarg | Kind::Code))
             });
-            for range in judged.take(PER_LAUNCH) {
+            let judged = judged.map(|(start, end)| (start, end, ())).collect();
+            for (start, end, ()) in self.by_name(judged).into_iter().take(PER_LAUNCH) {
+                let range = (start, end);
                 let verb = if write { "writes" } else { "reads" };
                 let detail = format!("{verb} bytes outside every declared range");
                 reports.push(self.touched(index, launch, kind, range, write, detail));
@@ -253,18 +254,33 @@ impl Model {
     }
 
     fn check_stale(&mut self, index: u32, launch: &Done) {
-        let mut reports = Vec::new();
+        let at = &launch.pending.at;
+        let mut suspects = Vec::new();
         for (path, ranges) in &launch.touched.reads {
             for (start, end) in ranges.iter() {
-                for (from, to, author) in self.writers.within(start, end) {
-                    if reports.len() >= PER_LAUNCH {
-                        break;
-                    }
-                    let report = self.stale(index, launch, *path, (from, to), author);
-                    reports.extend(report);
-                }
+                let parts = self.writers.within(start, end);
+                let parts = parts.map(|(from, to, author)| {
+                    // What a launch wrote lies in the L2 of everybody.
+                    let host = author.is_host();
+                    let path = if host { *path } else { path.but(Caches::L2) };
+                    (from, to, (path, author))
+                });
+                let stale = |(_, _, (path, author)): &(u64, u64, (Caches, Author))| {
+                    !at.stale(*path, *author).is_empty()
+                };
+                suspects.extend(parts.filter(stale));
             }
         }
+        if suspects.is_empty() {
+            return;
+        }
+        let suspects = self.by_name(suspects);
+        let reports = suspects
+            .into_iter()
+            .filter_map(|(from, to, (path, author))| {
+                self.stale(index, launch, path, (from, to), author)
+            });
+        let reports: Vec<Report> = reports.take(PER_LAUNCH).collect();
         for report in reports {
             self.log.add(report);
         }
@@ -280,14 +296,7 @@ impl Model {
         author: Author,
     ) -> Option<Report> {
         let pending = &launch.pending;
-        let mut path = path;
-        if !author.is_host() {
-            path = path.but(Caches::L2);
-        }
         let stale = pending.at.stale(path, author);
-        if stale.is_empty() {
-            return None;
-        }
         if !pending.at.knows.knows(author) {
             // Launches are compared in `check_races`; here only what the host wrote meanwhile.
             return author
@@ -376,9 +385,12 @@ impl Model {
             (ReportKind::WriteAfterWrite, mine, writes, true),
         ];
         for (kind, here, there, write) in pairs {
-            let mut shared = here.shared(there);
-            let Some(first) = shared.next() else { continue };
-            let bytes = shared.map(|(start, end)| end - start).sum::<u64>() + first.1 - first.0;
+            let shared: Vec<_> = here.shared(there).map(|(a, b)| (a, b, ())).collect();
+            let bytes: u64 = shared.iter().map(|(start, end, ())| end - start).sum();
+            let Some((start, end, ())) = self.by_name(shared).into_iter().next() else {
+                continue;
+            };
+            let first = (start, end);
             let detail = format!("nothing orders the two, which share {bytes} bytes");
             let mut report = self.touched(index, launch, kind, first, write, detail);
             report.other = Some(who.clone());

@@ -9,7 +9,7 @@
 //! | launches | count, then per launch: kernel, step plus one or 0, queue, packet, dword plus one or 0, reads, writes |
 //! | reads, writes | count, then per extent: buffer, first byte, bytes; the first byte is relative to the end of the extent before it in the same buffer of the list, where there is one |
 //!
-//! Extents of one list are sorted by buffer (order of first use) and offset, and do not touch. A
+//! Extents of one list are sorted by buffer name and offset, and do not touch. A
 //! read is a byte that the launch had not written itself before.
 
 use std::collections::HashMap;

@@ -219,7 +219,8 @@ impl Model {
     }
 
     fn wave_fault(&self, who: Party, wave: &WaveError) -> Report {
-        let entry = self.entry_of(&who).unwrap_or(0);
+        let kernel = self.registry.at(&who.kernel, wave.pc);
+        let entry = kernel.map_or(0, |kernel| kernel.entry_va);
         let instruction = super::report::Instruction {
             offset: wave.pc.wrapping_sub(entry),
             text: wave.instruction.clone(),
@@ -232,11 +233,6 @@ impl Model {
         };
         report.instruction = Some(instruction);
         report
-    }
-
-    fn entry_of(&self, who: &Party) -> Option<u64> {
-        let kernel = self.registry.by_name(&who.kernel)?;
-        Some(kernel.entry_va)
     }
 
     fn memory_fault(&self, who: Party, lane: u32, fault: &MemoryFault) -> Report {

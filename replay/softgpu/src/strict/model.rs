@@ -260,7 +260,8 @@ impl Model {
             .map(|arg| arg.name.to_string())
     }
 
-    /// Splits ranges at buffers and names them.
+    /// Splits ranges at buffers and names them; sorted by name and offset, because addresses differ
+    /// from run to run.
     pub(super) fn extents(&self, ranges: &Ranges) -> Vec<FootprintExtent> {
         let mut list = Vec::new();
         for (mut at, end) in ranges.iter() {
@@ -281,6 +282,16 @@ impl Model {
                 at = stop;
             }
         }
+        list.sort_by(|a, b| (&a.buffer, a.offset).cmp(&(&b.buffer, b.offset)));
+        list
+    }
+
+    /// Ranges in the order of their buffers' names and offsets, which addresses do not disturb.
+    pub(super) fn by_name<T>(&self, mut list: Vec<(u64, u64, T)>) -> Vec<(u64, u64, T)> {
+        list.sort_by_cached_key(|(start, _, _)| {
+            let (name, base, _) = self.buffer(*start);
+            (name, start.wrapping_sub(base))
+        });
         list
     }
 

@@ -6,7 +6,11 @@
 //! `REFRAIN_LONG=1` makes the corpus anew and compares every alternative that LLVM accepts, and
 //! `REFRAIN_BLESS=1` writes it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says what it compared"
+)]
 
 mod llvm;
 mod newer;

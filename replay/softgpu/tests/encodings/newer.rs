@@ -51,8 +51,11 @@ fn run(target: Target, source: String) -> Option<(String, String)> {
     ))
 }
 
+/// What a line assembles to, and LLVM's text of that.
+type Assembled = (Vec<u32>, String);
+
 /// Per line: the words it assembles to and the text that LLVM prints of them; `None` where refused.
-fn assemble(target: Target, lines: &[String]) -> Option<Vec<Option<(Vec<u32>, String)>>> {
+fn assemble(target: Target, lines: &[String]) -> Option<Vec<Option<Assembled>>> {
     let (_, errors) = run(target, lines.join("\n") + "\n")?;
     let number = |line: &str| -> Option<usize> {
         let (place, _) = line.split_once(": error: ")?;

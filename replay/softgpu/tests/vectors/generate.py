@@ -864,7 +864,7 @@ SKIP = re.compile(
     r"global_(?!atomic)|flat_(?!atomic)|flat_atomic_csub|.*pk_add_(rtn_)?bf16|scratch|buffer_|v_dual|s_load|s_buffer|"
     r"s_barrier|s_get_barrier|s_branch|s_cbranch|s_call|s_getpc|s_setpc|s_swappc|s_rfe|s_wait|s_nop|s_sleep|s_clause|s_delay|s_set|s_getreg|"
     r"s_trap|s_send|s_wakeup|s_incperf|s_decperf|s_ttrace|s_end|s_code|s_icache|s_dcache|s_gl1|s_round|s_denorm|s_prefetch|s_atc|s_version|s_subvector|s_movrel|s_alloc|v_nop|v_pipeflush|"
-    r"v_readlane|v_readfirst|v_writelane|v_permlane|v_swap|v_mbcnt|v_movrel|v_wmma|v_cvt_(pk_)?f32_[fb]|v_cvt_pk_[fb]p?f?8|v_cvt_sr|"
+    r"v_readlane|v_readfirst|v_writelane|v_permlane|v_swap|v_mbcnt|v_movrel|v_wmma|v_cvt_(pk_)?f32_(fp8|bf8)|v_cvt_pk_(fp8|bf8)|v_cvt_sr|"
     r"v_dot2_bf16|v_dot2_f32_bf16|v_dot2acc_f32_bf16|v_dot4_f32|v_mqsad_u32|v_trig)")
 # One unit in the last place is what AMD documents for these.
 NEAR = re.compile(r"_(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_f(16|32|64)$")
@@ -1093,6 +1093,9 @@ def main():
         if only:
             for text in (HERE / file).read_text().split("\n[")[1:]:
                 entries[first][text.split("]")[0]] = ("[" + text).rstrip("\n").split("\n")
+    for name in {name for name, *_ in done}:
+        entries[11].pop(name, None)
+        entries[12].pop(name, None)
     for name, sets, lines, _ in done:
         if lines:
             entries[sets[0]][name] = lines

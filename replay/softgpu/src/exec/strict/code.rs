@@ -13,9 +13,11 @@ use crate::isa::{Format, Inst};
 pub(super) enum Class {
     /// Registers only: a look at it when one of them is hot.
     Plain,
-    /// Scalar load, global access, LDS access, or lane exchange through the LDS unit.
+    /// Scalar load, global, flat, scratch or LDS access, or lane exchange through the LDS unit.
     Scalar,
     Global,
+    Flat,
+    Scratch,
     Lds,
     Crossbar,
     /// Wait for counters.
@@ -23,6 +25,8 @@ pub(super) enum Class {
     /// Cache invalidation.
     Cache,
     Barrier,
+    /// Registers counted from M0.
+    Relative,
 }
 
 /// One micro-operation.
@@ -93,6 +97,47 @@ impl Code {
     }
 }
 
+/// What an operation on registers counted from M0 does once they are known, and how M0 moves the
+/// source and the destination (as `exec::relative`).
+pub(super) const fn relative(op: Op) -> Option<(Op, [Move; 2])> {
+    use Move::{All, High, Low, Not};
+    Some(match op {
+        Op::SMovrelsB32 => (Op::SMovB32, [All, Not]),
+        Op::SMovrelsB64 => (Op::SMovB64, [All, Not]),
+        Op::SMovreldB32 => (Op::SMovB32, [Not, All]),
+        Op::SMovreldB64 => (Op::SMovB64, [Not, All]),
+        Op::SMovrelsd2B32 => (Op::SMovB32, [Low, High]),
+        Op::VMovrelsB32 => (Op::VMovB32, [All, Not]),
+        Op::VMovreldB32 => (Op::VMovB32, [Not, All]),
+        Op::VMovrelsdB32 => (Op::VMovB32, [All, All]),
+        Op::VMovrelsd2B32 => (Op::VMovB32, [Low, High]),
+        Op::VSwaprelB32 => (Op::VSwapB32, [Low, High]),
+        _ => return None,
+    })
+}
+
+/// How M0 moves a register number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    Not,
+    All,
+    /// By bits [9:0].
+    Low,
+    /// By bits [25:16].
+    High,
+}
+
+impl Move {
+    pub(super) const fn by(self, m0: u32) -> u32 {
+        match self {
+            Self::Not => 0,
+            Self::All => m0,
+            Self::Low => m0 & 0x3ff,
+            Self::High => m0 >> 16 & 0x3ff,
+        }
+    }
+}
+
 fn class(inst: &Inst) -> Class {
     match inst.row.op {
         _ if wait_fields(inst.row).is_some() => Class::Wait,
@@ -100,11 +145,22 @@ fn class(inst: &Inst) -> Class {
         Op::SBarrier | Op::SBarrierWait | Op::SBarrierSignal | Op::SBarrierSignalIsfirst => {
             Class::Barrier
         }
-        Op::SLoad(_) => Class::Scalar,
-        Op::GLoad(_) | Op::GStore(_) | Op::GAtomic(..) => Class::Global,
-        Op::DsLoad(_) | Op::DsStore(_) | Op::DsLoad2(..) | Op::DsStore2(..) | Op::DsAtomic(..) => {
-            Class::Lds
+        Op::SLoad(_) | Op::SBufferLoad(_) => Class::Scalar,
+        Op::GLoad(_) | Op::GStore(_) | Op::GAtomic(..) | Op::GLoadAddtid | Op::GStoreAddtid => {
+            Class::Global
         }
+        Op::FlatLoad(_) | Op::FlatStore(_) | Op::FlatAtomic(..) => Class::Flat,
+        Op::ScratchLoad(_) | Op::ScratchStore(_) => Class::Scratch,
+        Op::DsLoad(_)
+        | Op::DsStore(_)
+        | Op::DsLoad2(..)
+        | Op::DsStore2(..)
+        | Op::DsSwap2(..)
+        | Op::DsCondxchg32RtnB64
+        | Op::DsLoadAddtidB32
+        | Op::DsStoreAddtidB32
+        | Op::DsAtomic(..) => Class::Lds,
+        op if relative(op).is_some() => Class::Relative,
         _ if inst.format == Format::Ds => Class::Crossbar,
         _ => Class::Plain,
     }

@@ -3,7 +3,7 @@
 
 use super::regs::RegSet;
 use crate::isa::op::Op;
-use crate::isa::operand::{SCC, VCC, VGPR};
+use crate::isa::operand::{EXEC, M0, SCC, VCC, VGPR};
 use crate::isa::shape::Ty;
 use crate::isa::{Format, Generation, Inst, Row};
 
@@ -32,6 +32,11 @@ pub(super) const fn uses_destination(op: Op) -> bool {
             | Op::SMulkI32
             | Op::SFmacF32
             | Op::VSwapB32
+            | Op::VSwapB16
+            | Op::VPkFmacF16
+            | Op::VDot2accF32F16
+            | Op::VDot2accF32Bf16
+            | Op::SFmacF16
     )
 }
 
@@ -68,6 +73,18 @@ pub(super) const fn writes_exec(op: Op) -> bool {
             | Op::SOrNot1SaveexecB32
             | Op::SAndNot0WrexecB32
             | Op::SAndNot1WrexecB32
+            | Op::SAndSaveexecB64
+            | Op::SOrSaveexecB64
+            | Op::SXorSaveexecB64
+            | Op::SNandSaveexecB64
+            | Op::SNorSaveexecB64
+            | Op::SXnorSaveexecB64
+            | Op::SAndNot0SaveexecB64
+            | Op::SOrNot0SaveexecB64
+            | Op::SAndNot1SaveexecB64
+            | Op::SOrNot1SaveexecB64
+            | Op::SAndNot0WrexecB64
+            | Op::SAndNot1WrexecB64
     )
 }
 
@@ -114,6 +131,10 @@ pub(super) const fn writes_scc(op: Op) -> bool {
                 | Op::SSubbU32
                 | Op::SAbsdiffI32
                 | Op::SAddkI32
+                | Op::SQuadmaskB32
+                | Op::SQuadmaskB64
+                | Op::SWqmB32
+                | Op::SWqmB64
         )
         || writes_scc_by_value(op)
 }
@@ -167,11 +188,36 @@ const fn reads_vcc(op: Op) -> bool {
     )
 }
 
+/// Whether M0 is read without being named.
+const fn reads_m0(op: Op) -> bool {
+    matches!(
+        op,
+        Op::DsLoadAddtidB32
+            | Op::DsStoreAddtidB32
+            | Op::SMovrelsB32
+            | Op::SMovrelsB64
+            | Op::SMovreldB32
+            | Op::SMovreldB64
+            | Op::SMovrelsd2B32
+            | Op::VMovrelsB32
+            | Op::VMovreldB32
+            | Op::VMovrelsdB32
+            | Op::VMovrelsd2B32
+            | Op::VSwaprelB32
+    )
+}
+
 /// Registers that source `k` spans; the lane address of a global access is 64 bits unless a scalar
 /// pair is the base.
 pub(super) fn source_regs(inst: &Inst, row: &Row, k: usize) -> u32 {
     match (inst.format, k) {
-        (Format::Global, 0) if row.shape.src[0] != Ty::None => 2 - u32::from(inst.scalar_address()),
+        (Format::Global, 0) if !matches!(row.op, Op::GLoadAddtid | Op::GStoreAddtid) => {
+            match row.shape.src[0] {
+                Ty::None => 0,
+                _ => 2 - u32::from(inst.scalar_address()),
+            }
+        }
+        (Format::Flat, 0) => 2,
         _ => row.shape.src[k].regs(),
     }
 }
@@ -187,10 +233,10 @@ pub(super) fn returns(generation: Generation, inst: &Inst) -> bool {
 /// Registers that the destination spans.
 pub(super) fn destination_regs(generation: Generation, inst: &Inst, row: &Row) -> u32 {
     match row.op {
-        Op::GAtomic(..) if !returns(generation, inst) => 0,
+        Op::GAtomic(..) | Op::FlatAtomic(..) if !returns(generation, inst) => 0,
         Op::DsAtomic(_, _, false) => 0,
-        // These write EXEC only.
-        Op::VCmpx(..) => 0,
+        // These write EXEC only, and nothing on a wave32.
+        Op::VCmpx(..) | Op::VPermlane64B32 => 0,
         _ => row.shape.dst.regs(),
     }
 }
@@ -207,12 +253,19 @@ pub(super) fn effects(generation: Generation, inst: &Inst) -> Effects {
         e.writes.insert_operand(inst.sdst, 1);
     }
     match inst.format {
-        Format::Smem => e.reads.insert_operand(inst.saddr, 1),
+        Format::Smem | Format::Scratch => e.reads.insert_operand(inst.saddr, 1),
         Format::Global if inst.scalar_address() => e.reads.insert_operand(inst.saddr, 2),
         _ => {}
     }
     if reads_vcc(op) {
         e.reads.insert_operand(VCC, 1);
+    }
+    if reads_m0(op) {
+        e.reads.insert_operand(M0, 1);
+    }
+    if writes_exec(op) && inst.row.shape.dst.regs() > 1 {
+        e.reads.insert_operand(EXEC + 1, 1);
+        e.writes.insert_operand(EXEC + 1, 1);
     }
     if reads_scc(op) {
         e.reads.insert_operand(SCC, 1);
@@ -229,7 +282,7 @@ fn half(e: &mut Effects, gen_: Generation, inst: &Inst, row: &Row, dst: u16, src
     if uses_destination(row.op) {
         e.reads.insert_operand(dst, regs);
     }
-    if row.op == Op::VSwapB32 && src[0] >= VGPR {
+    if matches!(row.op, Op::VSwapB32 | Op::VSwapB16) && src[0] >= VGPR {
         e.writes.insert_operand(src[0], 1);
     }
     for (k, code) in src.into_iter().enumerate() {

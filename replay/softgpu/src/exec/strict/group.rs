@@ -156,7 +156,7 @@ impl Active {
             hits: lent.hits,
             fault: None,
             alive: self.barrier.alive,
-            signals: 0,
+            signals: self.barrier.signals,
             completed: false,
         };
         let Member { w, t } = &mut self.members[index];

@@ -3,12 +3,12 @@
 
 use super::code::Known;
 use super::counters::Counter;
-use super::effects::{destination_regs, returns};
+use super::effects::{destination_regs, returns, source_regs};
 use super::poison::{Step, crossbar};
 use super::regs::number;
 use super::track::InFlight;
 use super::turn::Turn;
-use crate::exec::global::{addresses, scalar_address};
+use crate::exec::global::{addresses, buffer, scalar_address};
 use crate::exec::uop::{Flow, Uop};
 use crate::isa::op::{Atomic, Load, Op, Store, Wide};
 use crate::strict::hook::{Access, AtomicKind, Path, Watch};
@@ -46,11 +46,30 @@ pub(super) const fn wide_bytes(wide: Wide) -> u32 {
     }
 }
 
+/// All ones, if source 0 is an address.
+const fn addressing(op: Op) -> u32 {
+    match op {
+        Op::GLoadAddtid | Op::GStoreAddtid => 0,
+        _ => u32::MAX,
+    }
+}
+
 /// Whether contenders see or leave different values in another order.
 const fn ordered(function: Atomic) -> bool {
     matches!(
         function,
-        Atomic::AddF | Atomic::Swap | Atomic::CmpSwap | Atomic::CmpStore
+        Atomic::AddF
+            | Atomic::PkAddF16
+            | Atomic::PkAddBf16
+            | Atomic::Swap
+            | Atomic::CmpSwap
+            | Atomic::CmpSwapF
+            | Atomic::CmpStore
+            | Atomic::CmpStoreF
+            | Atomic::MskOr
+            | Atomic::Wrap
+            | Atomic::SubClamp
+            | Atomic::CondSub
     )
 }
 
@@ -62,6 +81,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             counter,
             first: first.unwrap_or(0),
             regs: first.map_or(0, |_| regs as u16),
+            unordered: counter == Counter::Scalar,
             uop: pc,
         };
         self.t.issue(entry, self.generation);
@@ -69,16 +89,28 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
 
     pub(super) fn scalar_load(&mut self, known: &Known, u: &Uop, pc: u32) -> Flow {
         let inst = &known.inst;
-        let Op::SLoad(load) = inst.row.op else {
+        let (Op::SLoad(load) | Op::SBufferLoad(load)) = inst.row.op else {
             return self.execute(u);
         };
+        let whole = load_bytes(load);
         self.early(known, None, pc);
-        self.address(inst.src[0], 2, 1, pc);
+        self.address(inst.src[0], inst.row.shape.src[0].regs(), 1, pc);
         self.address(inst.saddr, 1, 1, pc);
-        let bytes = load_bytes(load);
         let mut at = [0; 32];
-        // As the handler aligns: dwords, or the size of the part.
-        at[0] = scalar_address(self.w, u, self.x) & !u64::from(bytes.min(4) - 1);
+        // As the handlers align: dwords, or the size of the part.
+        let aligned = |a: u64| a & !u64::from(whole.min(4) - 1);
+        let bytes = if matches!(inst.row.op, Op::SLoad(_)) {
+            at[0] = aligned(scalar_address(self.w, u, self.x));
+            whole
+        } else {
+            // What lies past the end of the buffer reads as zero.
+            let (base, size) = buffer(self.w, u.a);
+            let offset = u64::from(self.w.scalar(self.x, u.b));
+            let offset = aligned((i64::from(u.imm) as u64).wrapping_add(offset));
+            at[0] = base.wrapping_add(offset);
+            let inside = size.saturating_sub(offset).min(u64::from(whole));
+            inside as u32 / whole.min(4) * whole.min(4)
+        };
         let flow = self.execute(u);
         if flow != Flow::NEXT {
             return flow;
@@ -90,10 +122,14 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             bytes,
             path: Path::Scalar,
         };
-        let undefined = self.watch.load(&access);
-        let regs = bytes.div_ceil(4) as u16;
+        let undefined = if bytes == 0 {
+            0
+        } else {
+            self.watch.load(&access)
+        };
+        let regs = whole.div_ceil(4) as u16;
         for k in 0..regs {
-            let mut bad = undefined != 0;
+            let mut bad = undefined != 0 && 4 * u32::from(k) < bytes;
             if bad && regs > 1 {
                 let mut part = at;
                 part[0] += 4 * u64::from(k);
@@ -114,15 +150,25 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
         let inst = &known.inst;
         let op = inst.row.op;
         // Loads of one counter return in order, so one may write what another will have written.
-        let exempt = matches!(op, Op::GLoad(_)).then_some(Counter::Load);
+        let loads = matches!(op, Op::GLoad(_) | Op::GLoadAddtid);
+        let exempt = loads.then_some(Counter::Load);
         self.early(known, exempt, pc);
         let exec = self.w.exec();
         let by_scalar = inst.scalar_address();
-        self.address(inst.src[0], 2 - u32::from(by_scalar), exec, pc);
+        self.address(
+            inst.src[0],
+            source_regs(inst, inst.row, 0) & addressing(op),
+            exec,
+            pc,
+        );
         if by_scalar {
             self.address(inst.saddr, 2, exec, pc);
         }
-        let at = if by_scalar {
+        let at = if matches!(op, Op::GLoadAddtid | Op::GStoreAddtid) {
+            let base = self.w.scalar64(self.x, u.b);
+            let base = base.wrapping_add(i64::from(u.imm) as u64);
+            std::array::from_fn(|i| base.wrapping_add(4 * i as u64))
+        } else if by_scalar {
             addresses::<true>(self.w, u, self.x)
         } else {
             addresses::<false>(self.w, u, self.x)
@@ -135,7 +181,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             Op::GLoad(load) => load_bytes(load),
             Op::GStore(store) => store_bytes(store),
             Op::GAtomic(_, wide) => wide_bytes(wide),
-            _ => 0,
+            _ => 4,
         };
         let access = Access {
             who: self.who(pc),
@@ -145,15 +191,27 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             path: Path::Vector { cache: inst.cache },
         };
         match op {
-            Op::GLoad(_) => self.loaded(known, &access, pc),
-            Op::GStore(_) => {
+            Op::GLoad(_) | Op::GLoadAddtid => self.loaded(known, &access, pc),
+            Op::GStore(_) | Op::GStoreAddtid => {
                 let bad = self.stored(known, exec, pc);
                 if exec != 0 {
                     self.watch.store(&access, bad);
                 }
                 self.issued(Counter::Store, 0, 0, pc);
             }
-            Op::GAtomic(function, _) => self.changed(known, &access, function, pc),
+            Op::GAtomic(function, _) => {
+                let bad = self.stored(known, exec, pc);
+                let undefined = self.changed(known, &access, function, bad);
+                if returns(self.generation, inst) {
+                    let regs = destination_regs(self.generation, inst, inst.row);
+                    for k in 0..regs as u16 {
+                        self.t.set_lanes(inst.dst + k, undefined, exec);
+                    }
+                    self.issued(Counter::Load, inst.dst, regs, pc);
+                } else {
+                    self.issued(Counter::Store, 0, 0, pc);
+                }
+            }
             _ => {}
         }
         flow
@@ -161,59 +219,61 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
 
     fn loaded(&mut self, known: &Known, access: &Access<'_>, pc: u32) {
         let inst = &known.inst;
-        let undefined = if access.lanes == 0 {
-            0
-        } else {
-            self.watch.load(access)
-        };
+        let undefined = self.read(access);
         let regs = access.bytes.div_ceil(4);
-        for k in 0..regs as u16 {
-            let mut bad = undefined;
-            if undefined != 0 && regs > 1 {
-                let at = access.at.map(|a| a.wrapping_add(4 * u64::from(k)));
-                bad = self.watch.undefined(&Access {
+        for (k, lanes) in undefined.into_iter().enumerate().take(regs as usize) {
+            self.t.set_lanes(inst.dst + k as u16, lanes, access.lanes);
+        }
+        self.issued(Counter::Load, inst.dst, regs, pc);
+    }
+
+    /// Reads memory: per dword, the lanes that got an undefined byte.
+    pub(super) fn read(&mut self, access: &Access<'_>) -> [u32; 4] {
+        if access.lanes == 0 {
+            return [0; 4];
+        }
+        let undefined = self.watch.load(access);
+        let mut words = [undefined; 4];
+        if undefined != 0 && access.bytes > 4 {
+            for (k, word) in words.iter_mut().enumerate() {
+                let at = access.at.map(|a| a.wrapping_add(4 * k as u64));
+                *word = self.watch.undefined(&Access {
                     at: &at,
                     bytes: 4,
                     ..*access
                 });
             }
-            self.t.set_lanes(inst.dst + k, bad, access.lanes);
         }
-        self.issued(Counter::Load, inst.dst, regs, pc);
+        words
     }
 
     /// Poisoned lanes of the data of a store, reported.
-    fn stored(&mut self, known: &Known, exec: u32, pc: u32) -> u32 {
+    pub(super) fn stored(&mut self, known: &Known, exec: u32, pc: u32) -> u32 {
         let inst = &known.inst;
-        let bad = self.t.lanes(inst.src[1], inst.row.shape.src[1].regs()) & exec;
+        let k = usize::from(inst.row.op != Op::GStoreAddtid);
+        let bad = self.t.lanes(inst.src[k], inst.row.shape.src[k].regs()) & exec;
         if bad != 0 {
             self.blame(inst, "stored data", bad, pc);
         }
         bad
     }
 
-    fn changed(&mut self, known: &Known, access: &Access<'_>, function: Atomic, pc: u32) {
-        let inst = &known.inst;
-        let bad = self.stored(known, access.lanes, pc);
-        let returned = returns(self.generation, inst);
+    /// An atomic with poisoned data in the lanes `bad`: the lanes that got an undefined byte.
+    pub(super) fn changed(
+        &mut self,
+        known: &Known,
+        access: &Access<'_>,
+        function: Atomic,
+        bad: u32,
+    ) -> u32 {
         let kind = AtomicKind {
             ordered: ordered(function),
-            returns: returned,
+            returns: returns(self.generation, &known.inst),
         };
-        let undefined = if access.lanes == 0 {
-            0
-        } else {
-            self.watch.atomic(access, kind, bad)
-        };
-        if !returned {
-            self.issued(Counter::Store, 0, 0, pc);
-            return;
+        if access.lanes == 0 {
+            return 0;
         }
-        let regs = destination_regs(self.generation, inst, inst.row);
-        for k in 0..regs as u16 {
-            self.t.set_lanes(inst.dst + k, undefined, access.lanes);
-        }
-        self.issued(Counter::Load, inst.dst, regs, pc);
+        self.watch.atomic(access, kind, bad & access.lanes)
     }
 
     /// Lane exchange through the LDS unit, which touches no LDS memory.

@@ -11,6 +11,7 @@
 mod code;
 mod counters;
 mod effects;
+mod flat;
 mod group;
 mod lds;
 mod memory;

@@ -64,7 +64,12 @@ pub(super) fn spread(step: &Step<'_>, known: &Known, t: &mut Track) -> Option<Re
 const fn writes_some_lanes(op: Op) -> bool {
     matches!(
         op,
-        Op::VPermlane16B32 | Op::VPermlanex16B32 | Op::VWritelaneB32
+        Op::VPermlane16B32
+            | Op::VPermlanex16B32
+            | Op::VPermlane16VarB32
+            | Op::VPermlanex16VarB32
+            | Op::VPermlane64B32
+            | Op::VWritelaneB32
     )
 }
 
@@ -115,7 +120,7 @@ impl Step<'_> {
         }
         let of = |k: usize| self.source(row, src, k, t);
         let all = match row.op {
-            Op::VCndmaskB32 => {
+            Op::VCndmaskB32 | Op::VCndmaskB16 => {
                 let mask = self.value(src[2], Ty::Mask) as u32;
                 (of(0) & !mask | of(1) & mask) | t.bits(src[2])
             }
@@ -189,7 +194,7 @@ impl Step<'_> {
         if effects::writes_mask(inst.row.op) {
             t.set_bits(inst.sdst, 0);
         }
-        if inst.row.op == Op::VSwapB32 {
+        if matches!(inst.row.op, Op::VSwapB32 | Op::VSwapB16) {
             t.set_lanes(inst.src[0], 0, written);
         }
         None
@@ -212,7 +217,8 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
     let (inst, w) = (step.inst, step.w);
     let (exec, op) = (w.exec(), inst.row.op);
     match op {
-        Op::VNop => {}
+        // The second does nothing on a wave32.
+        Op::VNop | Op::VPermlane64B32 => {}
         Op::VCmp(..) => {
             let lanes = step.lanes(inst.row, inst.dst, inst.src, t);
             t.set_bits(inst.dst, lanes & exec);
@@ -234,14 +240,11 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
             let unknown = t.bits(inst.src[1]) != 0;
             t.set_bits(inst.dst, if unknown { u32::MAX } else { bits });
         }
-        Op::VWritelaneB32 => {
-            let lane = step.value(inst.src[1], Ty::B32) as u32 & 31;
-            let bad = t.bits(inst.src[0]) != 0;
-            if t.bits(inst.src[1]) != 0 {
-                t.set_lanes(inst.dst, u32::MAX, u32::MAX);
-            } else {
-                t.set_lanes(inst.dst, if bad { u32::MAX } else { 0 }, 1 << lane);
-            }
+        Op::VWritelaneB32 => writelane(step, t),
+        Op::VSwapB16 => {
+            let both = t.lanes(inst.dst, 1) | t.lanes(inst.src[0], 1);
+            t.set_lanes(inst.dst, both, exec);
+            t.set_lanes(inst.src[0], both, exec);
         }
         Op::VSwapB32 => {
             let (to, from) = (t.lanes(inst.dst, 1), t.lanes(inst.src[0], 1));
@@ -259,7 +262,10 @@ fn vector(step: &Step<'_>, t: &mut Track) -> Option<Reached> {
             };
             t.set_lanes(inst.dst, lanes, exec);
         }
-        Op::VPermlane16B32 | Op::VPermlanex16B32 => permlane(step, t),
+        Op::VPermlane16B32
+        | Op::VPermlanex16B32
+        | Op::VPermlane16VarB32
+        | Op::VPermlanex16VarB32 => permlane(step, t),
         _ => {
             let lanes = step.lanes(inst.row, inst.dst, inst.src, t);
             let regs = destination_regs(step.generation, inst, inst.row);
@@ -289,26 +295,43 @@ impl Step<'_> {
     }
 }
 
+/// One lane of a register, from a scalar; an undefined lane number may be any.
+fn writelane(step: &Step<'_>, t: &mut Track) {
+    let inst = step.inst;
+    let lane = step.value(inst.src[1], Ty::B32) as u32 & 31;
+    let bad = t.bits(inst.src[0]) != 0;
+    if t.bits(inst.src[1]) != 0 {
+        t.set_lanes(inst.dst, u32::MAX, u32::MAX);
+    } else {
+        t.set_lanes(inst.dst, if bad { u32::MAX } else { 0 }, 1 << lane);
+    }
+}
+
 /// `v_permlane16` and `v_permlanex16`, as `exec::cross` moves lanes.
 fn permlane(step: &Step<'_>, t: &mut Track) {
     let inst = step.inst;
-    let cross = if inst.row.op == Op::VPermlanex16B32 {
-        16
-    } else {
-        0
-    };
+    let op = inst.row.op;
+    let crosses = matches!(op, Op::VPermlanex16B32 | Op::VPermlanex16VarB32);
+    let cross = if crosses { 16 } else { 0 };
+    let by_lane = matches!(op, Op::VPermlane16VarB32 | Op::VPermlanex16VarB32);
     let exec = step.w.exec();
     let from = t.lanes(inst.src[0], 1);
-    if t.lanes(inst.src[1], 1) | t.lanes(inst.src[2], 1) != 0 {
+    let unknown = t.lanes(inst.src[1], 1);
+    if !by_lane && unknown | t.lanes(inst.src[2], 1) != 0 {
         t.set_lanes(inst.dst, u32::MAX, exec);
         return;
     }
     let word = |k: usize| step.value(inst.src[k], Ty::B32) & 0xffff_ffff;
-    let select = word(1) | word(2) << 32;
+    let select = if by_lane { 0 } else { word(1) | word(2) << 32 };
     let old = t.lanes(inst.dst, 1);
     let mut lanes = 0;
     for i in 0..32u32 {
-        let source = ((i & 16) ^ cross) | (select >> (4 * (i & 15)) & 15) as u32;
+        let number = if by_lane {
+            step.lane(inst.src[1], i as usize)
+        } else {
+            (select >> (4 * (i & 15))) as u32
+        };
+        let source = ((i & 16) ^ cross) | number & 15;
         let poisoned = if inst.mods.opsel & 1 == 1 || exec >> source & 1 == 1 {
             from >> source & 1
         } else if inst.mods.opsel & 2 == 2 {
@@ -316,7 +339,8 @@ fn permlane(step: &Step<'_>, t: &mut Track) {
         } else {
             old >> i & 1
         };
-        lanes |= poisoned << i;
+        let selector = if by_lane { unknown >> i & 1 } else { 0 };
+        lanes |= (poisoned | selector) << i;
     }
     t.set_lanes(inst.dst, lanes, exec);
 }
@@ -345,6 +369,11 @@ pub(super) fn crossbar(step: &Step<'_>, t: &Track) -> u32 {
                 let lane = swizzle_lane(inst.imm as u32 & 0xffff, i) & 31;
                 all | pick(lane, data) << i
             })
+        }
+        Op::DsBpermuteFiB32 => {
+            let data = t.lanes(inst.src[1], 1);
+            let moved = (0..32).fold(0, |all, i| all | (data >> target(i) & 1) << i);
+            moved | t.lanes(inst.src[0], 1)
         }
         Op::DsBpermuteB32 => {
             let data = t.lanes(inst.src[1], 1);
@@ -431,19 +460,27 @@ fn bitwise(op: Op, (a, pa): (u64, u64), (b, pb): (u64, u64)) -> Option<(u64, u64
     Some(match op {
         Op::SMovB32 | Op::SMovB64 => (a, pa),
         Op::SNotB32 | Op::SNotB64 => (!a, pa),
-        Op::SAndB32 | Op::SAndB64 | Op::SAndSaveexecB32 => and(a, b),
-        Op::SOrB32 | Op::SOrB64 | Op::SOrSaveexecB32 => or(a, b),
-        Op::SXorB32 | Op::SXorB64 | Op::SXorSaveexecB32 => (a ^ b, pa | pb),
-        Op::SNandB32 | Op::SNandB64 | Op::SNandSaveexecB32 => not(and(a, b)),
-        Op::SNorB32 | Op::SNorB64 | Op::SNorSaveexecB32 => not(or(a, b)),
-        Op::SXnorB32 | Op::SXnorB64 | Op::SXnorSaveexecB32 => (!(a ^ b), pa | pb),
+        Op::SAndB32 | Op::SAndB64 | Op::SAndSaveexecB32 | Op::SAndSaveexecB64 => and(a, b),
+        Op::SOrB32 | Op::SOrB64 | Op::SOrSaveexecB32 | Op::SOrSaveexecB64 => or(a, b),
+        Op::SXorB32 | Op::SXorB64 | Op::SXorSaveexecB32 | Op::SXorSaveexecB64 => (a ^ b, pa | pb),
+        Op::SNandB32 | Op::SNandB64 | Op::SNandSaveexecB32 | Op::SNandSaveexecB64 => not(and(a, b)),
+        Op::SNorB32 | Op::SNorB64 | Op::SNorSaveexecB32 | Op::SNorSaveexecB64 => not(or(a, b)),
+        Op::SXnorB32 | Op::SXnorB64 | Op::SXnorSaveexecB32 | Op::SXnorSaveexecB64 => {
+            (!(a ^ b), pa | pb)
+        }
         Op::SAndNot1B32 | Op::SAndNot1B64 => and(a, !b),
         Op::SOrNot1B32 | Op::SOrNot1B64 => or(a, !b),
         // The saving forms negate the source (0) or EXEC (1), which is `b` here.
-        Op::SAndNot0SaveexecB32 | Op::SAndNot0WrexecB32 => and(!a, b),
-        Op::SOrNot0SaveexecB32 => or(!a, b),
-        Op::SAndNot1SaveexecB32 | Op::SAndNot1WrexecB32 => and(a, !b),
-        Op::SOrNot1SaveexecB32 => or(a, !b),
+        Op::SAndNot0SaveexecB32
+        | Op::SAndNot0WrexecB32
+        | Op::SAndNot0SaveexecB64
+        | Op::SAndNot0WrexecB64 => and(!a, b),
+        Op::SOrNot0SaveexecB32 | Op::SOrNot0SaveexecB64 => or(!a, b),
+        Op::SAndNot1SaveexecB32
+        | Op::SAndNot1WrexecB32
+        | Op::SAndNot1SaveexecB64
+        | Op::SAndNot1WrexecB64 => and(a, !b),
+        Op::SOrNot1SaveexecB32 | Op::SOrNot1SaveexecB64 => or(a, !b),
         Op::SLshlB32 if pb == 0 => (a << (b & 31), pa << (b & 31)),
         Op::SLshlB64 if pb == 0 => (a << (b & 63), pa << (b & 63)),
         Op::SLshrB32 if pb == 0 => (a >> (b & 31), pa >> (b & 31)),
@@ -526,20 +563,31 @@ fn any(step: &Step<'_>, sources: [u64; 3], t: &Track) -> (u64, bool) {
     }
 }
 
-/// EXEC combined with a mask: the old EXEC goes to the destination (or the new one, for `wrexec`).
+/// EXEC combined with a mask: the old EXEC goes to the destination, or the new one for `wrexec`.
 fn exec_mask(step: &Step<'_>, mask: u64, t: &mut Track) -> Option<Reached> {
     let inst = step.inst;
-    let exec = u64::from(step.w.exec());
-    let value = step.value(inst.src[0], Ty::B32);
-    let (value, bits) = bitwise(inst.row.op, (value, mask), (exec, 0)).unwrap_or((0, mask));
-    t.set_bits(inst.dst, 0);
-    let bits = bits as u32;
-    if bits == 0 {
-        t.set_scc(false);
-        return None;
+    let regs = inst.row.shape.dst.regs();
+    let ty = if regs > 1 { Ty::B64 } else { Ty::B32 };
+    // EXEC is never undefined; on a wave32 its high half is one more scalar register.
+    let old = t.bits64(EXEC, regs);
+    let (exec, value) = (step.value(EXEC, ty), step.value(inst.src[0], ty));
+    let combined = bitwise(inst.row.op, (value, mask), (exec, old));
+    let (value, mut bits) = combined.unwrap_or((0, mask | old));
+    let mut reached = None;
+    if bits as u32 != 0 {
+        reached = blame(inst, "EXEC", bits as u32, t);
+        bits &= !0xffff_ffff;
     }
-    let _ = value;
-    let reached = blame(inst, "EXEC", bits, t);
-    t.set_scc(false);
+    let writes_new = matches!(
+        inst.row.op,
+        Op::SAndNot0WrexecB32
+            | Op::SAndNot1WrexecB32
+            | Op::SAndNot0WrexecB64
+            | Op::SAndNot1WrexecB64
+    );
+    t.set_bits64(inst.dst, regs, if writes_new { bits } else { old });
+    t.set_bits64(EXEC, regs, bits);
+    let wide = if regs > 1 { u64::MAX } else { 0xffff_ffff };
+    t.set_scc(bits != 0 && value & wide & !bits == 0);
     reached
 }

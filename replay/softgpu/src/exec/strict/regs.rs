@@ -32,6 +32,7 @@ pub(super) const fn code(number: u16) -> u16 {
 
 impl RegSet {
     pub(super) const EMPTY: Self = Self([0; WORDS]);
+    pub(super) const ALL: Self = Self([u64::MAX; WORDS]);
 
     pub(super) fn insert(&mut self, number: u16) {
         if let Some(word) = self.0.get_mut(usize::from(number / 64)) {

@@ -148,7 +148,7 @@ impl Run<'_> {
                 .program
                 .index_of(dispatch.entry_va)
                 .unwrap_or(plan.entry),
-            vgprs: plan.info.vgprs,
+            vgprs: plan.vgprs,
             waves: plan.waves,
             poison: poison(self.config.seed),
         }

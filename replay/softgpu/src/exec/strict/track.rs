@@ -22,6 +22,8 @@ pub(super) struct InFlight {
     /// First register that it writes, as a number of `RegSet`, and how many.
     pub(super) first: u16,
     pub(super) regs: u16,
+    /// It may complete before older ones of its counter: scalar loads and flat accesses.
+    pub(super) unordered: bool,
     /// Its micro-operation.
     pub(super) uop: u32,
 }
@@ -57,6 +59,9 @@ pub(super) struct Track {
     /// Poisoned bits per scalar register; the place of NULL is SCC.
     s: [u32; 128],
     queue: Vec<InFlight>,
+    /// Defined bytes of the lanes' scratch memory, one lane after another.
+    scratch: Vec<bool>,
+    scratch_each: usize,
     /// LDS instructions issued, and how many of them are known to be complete.
     pub(super) lds_issued: u32,
     pub(super) lds_done: u32,
@@ -78,6 +83,8 @@ impl Track {
             v: [0; 256],
             s: [0; 128],
             queue: Vec::with_capacity(MOST + 1),
+            scratch: Vec::new(),
+            scratch_each: 0,
             lds_issued: 0,
             lds_done: 0,
             seen: [0; MAX_WAVES],
@@ -91,12 +98,19 @@ impl Track {
     pub(super) fn start(&mut self, start: &Start<'_>) {
         let d = start.dispatch;
         self.queue.clear();
+        self.scratch_each = d.scratch_bytes as usize;
+        self.scratch.clear();
+        self.scratch.resize(32 * self.scratch_each, false);
         self.flight = RegSet::EMPTY;
-        self.poisoned = RegSet::EMPTY;
+        self.poisoned = RegSet::ALL;
+        self.poisoned.remove(0);
         self.v[1..].fill(u32::MAX);
         self.v[0] = 0;
         self.s.fill(u32::MAX);
-        let mut clear = |code: u16| self.s[usize::from(code & 127)] = 0;
+        let mut clear = |code: u16| {
+            self.s[usize::from(code & 127)] = 0;
+            self.poisoned.remove(256 + (code & 127));
+        };
         clear(EXEC);
         for code in 0..d.user_sgpr_count.min(16) as u16 {
             clear(code);
@@ -114,14 +128,6 @@ impl Track {
             clear(first + k as u16);
         }
         self.s[usize::from(NULL)] = 1;
-        for (code, bits) in self.s.iter().enumerate() {
-            if *bits != 0 {
-                self.poisoned.insert(256 + code as u16);
-            }
-        }
-        for row in 1..256 {
-            self.poisoned.insert(row);
-        }
         self.hot = self.poisoned;
         (self.lds_issued, self.lds_done) = (0, 0);
         self.seen = [0; MAX_WAVES];
@@ -169,6 +175,21 @@ impl Track {
             0
         };
         u64::from(self.bits(code)) | u64::from(high) << 32
+    }
+
+    /// Takes bytes of a lane's scratch memory as defined or not.
+    pub(super) fn write_scratch(&mut self, lane: u32, at: u32, len: u32, defined: bool) {
+        let first = lane as usize * self.scratch_each + at as usize;
+        for byte in self.scratch.iter_mut().skip(first).take(len as usize) {
+            *byte = defined;
+        }
+    }
+
+    /// Whether a lane's scratch bytes are all defined.
+    pub(super) fn read_scratch(&self, lane: u32, at: u32, len: u32) -> bool {
+        let first = lane as usize * self.scratch_each + at as usize;
+        let mut bytes = self.scratch.iter().skip(first).take(len as usize);
+        bytes.all(|defined| *defined)
     }
 
     fn mark(&mut self, number: u16, poisoned: bool) {
@@ -242,7 +263,7 @@ impl Track {
         }
         for (at, entry) in self.queue.iter().enumerate().rev() {
             let relevant = match exempt {
-                Some(counter) if counter == entry.counter => reads,
+                Some(counter) if counter == entry.counter && !entry.unordered => reads,
                 _ => &touched,
             };
             let Some(register) = entry.set().intersection(relevant).first() else {
@@ -252,8 +273,7 @@ impl Track {
                 .iter()
                 .filter(|e| e.counter.shares(entry.counter, generation))
                 .count() as u32;
-            let ordered =
-                entry.counter != Counter::Scalar && !self.mixed(entry.counter, generation);
+            let ordered = !self.mixed(entry.counter, generation);
             return Some(Early {
                 register,
                 counter: entry.counter,
@@ -264,11 +284,11 @@ impl Track {
         None
     }
 
-    /// Whether scalar loads are outstanding on the counter too.
+    /// Whether instructions that complete in any order are outstanding on the counter.
     fn mixed(&self, counter: Counter, generation: Generation) -> bool {
         self.queue
             .iter()
-            .any(|e| e.counter == Counter::Scalar && e.counter.shares(counter, generation))
+            .any(|e| e.unordered && e.counter.shares(counter, generation))
     }
 
     /// Takes a register as arrived, after it was reported.
@@ -311,7 +331,7 @@ impl Track {
         for entry in &self.queue {
             if entry.counter.shares(counter, generation) {
                 total += 1;
-                unordered += u32::from(entry.counter == Counter::Scalar);
+                unordered += u32::from(entry.unordered);
             }
         }
         if total <= allowed {
@@ -327,7 +347,7 @@ impl Track {
             if !entry.counter.shares(counter, generation) {
                 return true;
             }
-            let gone = complete > 0 && (allowed == 0 || entry.counter != Counter::Scalar);
+            let gone = complete > 0 && (allowed == 0 || !entry.unordered);
             if gone {
                 complete -= 1;
                 lds += u32::from(entry.counter == Counter::Lds);

@@ -1,7 +1,8 @@
 //! One time slice of one wave: its micro-operations, and before each what strict mode has to check.
 
-use super::code::{Class, Code, Known, Site};
+use super::code::{Class, Code, Known, Move, Site, relative};
 use super::counters::Counter;
+use super::effects::effects;
 use super::group::Barrier;
 use super::poison::{Reached, Step, blame, spread};
 use super::regs::code as operand_code;
@@ -11,8 +12,8 @@ use crate::exec::context::{Ctx, Fault};
 use crate::exec::uop::{Flow, Uop};
 use crate::exec::wave::Wave;
 use crate::isa::op::Op;
-use crate::isa::operand::{NULL, name};
-use crate::isa::{Format, Generation, Inst};
+use crate::isa::operand::{M0, NULL, name};
+use crate::isa::{Format, Generation, Inst, table};
 use crate::strict::hook::{Watch, WaveFinding, WaveInvalidate, Who};
 use std::sync::atomic::Ordering;
 
@@ -51,10 +52,10 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             return Outcome::Fault;
         }
         let code = self.code;
-        let mut uops = code.program.uops_for(self.w.mode);
         let mut pc = self.w.pc as usize;
         let mut count = self.w.count;
         let mut left = limit;
+        let mut uops = code.program.uops_for(self.w.mode);
         let outcome = loop {
             if left == 0 {
                 break Outcome::Slice;
@@ -134,11 +135,55 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             Class::Barrier => return self.at_barrier(known, u, pc),
             Class::Scalar => return self.scalar_load(known, u, pc),
             Class::Global => return self.global(known, u, pc),
+            Class::Flat => return self.flat(known, u, pc),
+            Class::Scratch => return self.scratch(known, u, pc),
             Class::Lds => return self.lds(known, u, pc),
             Class::Crossbar => return self.crossbar(known, u, pc),
+            Class::Relative => self.relative(known, pc),
             Class::Plain => {}
         }
         self.execute(u)
+    }
+
+    /// Registers counted from M0: the same move, with the registers that M0 names now.
+    fn relative(&mut self, known: &Known, pc: u32) {
+        let Some((op, moves)) = relative(known.inst.row.op) else {
+            return;
+        };
+        self.early(known, None, pc);
+        if self.t.bits(M0) != 0 {
+            self.t.set_bits(M0, 0);
+            let reached = Reached {
+                code: M0,
+                regs: 1,
+                place: "register number",
+                lanes: 1,
+            };
+            self.poison(reached, pc);
+        }
+        let m0 = self.w.s[usize::from(M0)];
+        let Some(row) = table(self.generation).iter().find(|r| r.op == op) else {
+            return;
+        };
+        let moved = |code: u16, by: Move| code.saturating_add(by.by(m0).min(0x200) as u16).min(511);
+        let mut inst = known.inst;
+        inst.row = row;
+        inst.src[0] = moved(inst.src[0], moves[0]);
+        inst.dst = moved(inst.dst, moves[1]);
+        let known = Known {
+            effects: effects(self.generation, &inst),
+            inst,
+            waits: &[],
+        };
+        self.early(&known, None, pc);
+        let step = Step {
+            inst: &known.inst,
+            w: self.w,
+            generation: self.generation,
+        };
+        if let Some(reached) = spread(&step, &known, self.t) {
+            self.poison(reached, pc);
+        }
     }
 
     /// Reports registers of an instruction that are still in flight.
@@ -236,6 +281,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             self.t.signal_uop = pc;
             self.t.signal_done = self.t.lds_done;
             self.t.signalled = Some(self.barrier.signal());
+            self.x.signals = self.barrier.signals;
         }
         if matches!(op, Op::SBarrierSignal | Op::SBarrierSignalIsfirst) {
             return Flow::NEXT;

@@ -2,11 +2,13 @@
 
 use super::keeper::Keeper;
 use super::listing::{Bench, Launch, findings, say};
-use crate::exec::{ExecError, WaveFault};
+use crate::exec::strict::run_strict;
+use crate::exec::{ExecError, RunConfig, WaveFault, run_batch};
 use crate::strict::hook::{WaveFinding, WaveInvalidate};
+use std::sync::atomic::AtomicBool;
 
 /// Program, waves, findings (empty: silent).
-const CASES: [(&str, u32, &[&str]); 53] = [
+const CASES: [(&str, u32, &[&str]); 64] = [
     // Waits.
     ("load_no_wait", 1, &["v1 needs vmcnt(0) after +0x4"]),
     ("load_wait", 1, &[]),
@@ -76,6 +78,18 @@ const CASES: [(&str, u32, &[&str]); 53] = [
     ("converged", 2, &[]),
     ("left_early", 2, &["barriers apart, other at +0x10"]),
     ("loop", 1, &[]),
+    // Registers counted from M0, scratch and flat memory, MODE.
+    ("relative", 1, &[]),
+    ("relative_elsewhere", 1, &["v5 in stored data, 0xffffffff"]),
+    ("relative_unknown", 1, &["m0 in register number, 0x1"]),
+    ("relative_in_flight", 1, &["v6 needs vmcnt(0) after +0x8"]),
+    ("scratch", 1, &[]),
+    ("scratch_unwritten", 1, &["v1 in stored data, 0xffffffff"]),
+    ("scratch_no_wait", 1, &["v1 needs vmcnt(0) after +0xc"]),
+    ("flat", 1, &[]),
+    ("flat_half_waited", 1, &["v1 needs lgkmcnt(0) after +0xc"]),
+    ("flat_to_lds", 1, &["v1 in stored data, 0xffffffff"]),
+    ("mode", 1, &[]),
 ];
 
 const RAW: &str = "read after write";
@@ -152,6 +166,36 @@ fn hangs_and_barriers_that_cannot_complete_are_faults() {
             error.fault,
             WaveFault::Budget { .. } | WaveFault::Deadlock { .. }
         ));
+    }
+}
+
+#[test]
+fn faults_are_those_of_the_fast_path() {
+    for name in ["out_of_bounds", "out_of_lds", "off_the_end", "nowhere"] {
+        let bench = Bench::new();
+        let batch = [bench.dispatch(Launch::of(name, 2))];
+        let config = RunConfig {
+            seed: 5,
+            threads: 1,
+            wave_budget: 1000,
+        };
+        let fast = run_batch(&bench.memory, &batch, &config);
+        let stop = AtomicBool::new(false);
+        let strict = run_strict(
+            &bench.memory,
+            &batch,
+            &config,
+            &stop,
+            &mut Keeper::default(),
+        );
+        let (Err(ExecError::Wave(f)), Err(ExecError::Wave(s))) = (fast, strict) else {
+            panic!("{name}");
+        };
+        // Which of the waves comes first is the interleaving's choice.
+        assert_eq!(
+            (f.pc, f.instruction, f.fault),
+            (s.pc, s.instruction, s.fault)
+        );
     }
 }
 

@@ -111,7 +111,7 @@ impl Bench {
             groups: [launch.groups, 1, 1],
             group_size: [32 * launch.waves, 1, 1],
             lds_bytes: launch.lds,
-            scratch_bytes: 0,
+            scratch_bytes: 64,
             tag: 0,
         }
     }
