@@ -12,4 +12,5 @@ mod issues;
 mod mutate;
 mod oracle;
 mod parity;
+mod second;
 mod strict;
