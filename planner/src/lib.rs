@@ -10,6 +10,7 @@
 pub mod arch;
 mod compile;
 pub mod container;
+pub mod diff;
 pub mod durable;
 pub mod gguf;
 pub mod graph;
@@ -19,6 +20,8 @@ pub mod identity;
 mod inspect;
 pub mod lowering;
 pub mod machine;
+pub mod memory;
+pub mod placement;
 pub mod plan;
 pub mod safetensors;
 pub mod schedule;
@@ -31,5 +34,5 @@ pub use compile::{
 };
 pub use container::{CheckError, CheckedPlan, ContainerError, LoadError};
 pub use identity::{Identity, Layer, SequenceHash};
-pub use inspect::inspect;
+pub use inspect::{explain, inspect};
 pub use source::ModelSource;

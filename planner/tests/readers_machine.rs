@@ -269,3 +269,18 @@ fn the_canonical_form_is_pinned() {
     );
     assert_eq!(hex, expected);
 }
+
+proptest::proptest! {
+    /// What is written is read again as the same machine, whatever names and sources hold.
+    #[test]
+    fn a_written_profile_is_the_machine_it_was_written_from(
+        card in ".*", source in ".*", cores in 1u32..=4096, built_in in 0usize..3,
+    ) {
+        let name = Machine::built_in_names().nth(built_in).unwrap();
+        let mut machine = Machine::load(name).unwrap();
+        machine.card = card;
+        machine.host.cores = cores;
+        machine.provenance.insert("host".to_owned(), source);
+        proptest::prop_assert_eq!(Machine::parse("written", &machine.to_toml()).unwrap(), machine);
+    }
+}

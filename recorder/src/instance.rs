@@ -449,13 +449,7 @@ pub fn check_target(device: &Device, plan: &Plan) -> Result<(), InstanceError> {
 }
 
 fn check_memory(device: &Device, plan: &CheckedPlan) -> Result<(), InstanceError> {
-    let on_device = plan
-        .buffers
-        .iter()
-        .filter(|b| b.kind.tier() == Tier::Device);
-    let needed = on_device
-        .map(|buffer| buffer.bytes)
-        .fold(0_u64, u64::saturating_add);
+    let needed = plan.memory.device;
     let available = device.info().vram_bytes;
     if needed <= available {
         return Ok(());

@@ -1,8 +1,9 @@
-//! Refusals: why a plan is not retained, by stable code.
+//! Refusals: why a plan is not made or not retained, by stable code.
 //!
 //! Codes, titles, remedies and pages are one table, from which `refrain explain` prints and the
 //! counters count. Only what this program can refuse today has a row; a code is never reused.
 
+use refrain_planner::placement::PlacementError;
 use std::fmt;
 
 macro_rules! codes {
@@ -114,6 +115,18 @@ codes! {
     WeightsAbsent 23 "the plan was made without weights"
         remedy "Fill the plan from the whole model (refrain plan MODEL --fill PLAN), or make it again; its sequence hash stays the same."
         page "A plan can be made from the head of a model file, or from a configuration and a named recipe, to see launches, memory and waits before the weights are there. It holds no digest of any tensor, so nothing could tell whether the weights at hand are those that were meant. It is inspected, dumped and linted like any other plan and never run.";
+    SpillUnified 24 "layers would be spilled on unified memory"
+        remedy "Keep all layers (--gpu-layers all), or plan a shorter context or a smaller model."
+        page "Where GPU and host share one memory, weights in host memory are the same bytes behind the same bus: spilling frees nothing and only makes the reads slower. The machine profile says whether memory is unified.";
+    SpillExperts 25 "a layer with experts would be spilled"
+        remedy "Keep all layers (--gpu-layers all), or plan a smaller model or a shorter context."
+        page "Which experts a token needs is known only when its router has run, so a spilled layer of experts would cross the link with an address that depends on data, for a few rows of many matrices. Experts run from device memory only.";
+    HostExec 26 "spilled layers would be executed on the host"
+        remedy "Use --exec pcie: the GPU reads spilled matrices over the link, in the same launches."
+        page "With `cpu` the host multiplies spilled matrices, with `passback` host and GPU divide their rows; both are steps of the host between launches, and barriers for a tape. This build has no engine for them and makes no plan that holds one.";
+    PinnedShort 27 "the plan pins more memory than the host can give"
+        remedy "Keep more layers on the GPU, or raise host.pinned_bytes in the machine profile if the host allows more."
+        page "Spilled weights, token ring, kernargs and indirect buffer are pinned, because the GPU addresses them. Their sum in whole pages is compared with the profile's limit when the plan is made, before anything is allocated.";
 }
 
 impl Code {
@@ -121,6 +134,17 @@ impl Code {
     pub fn row(self) -> &'static Row {
         // One row per variant, in declaration order, by construction of the macro.
         &TABLE[self as usize]
+    }
+
+    /// The code under which a placement is refused; `None` where the question was malformed.
+    pub const fn of_placement(error: &PlacementError) -> Option<Self> {
+        match error {
+            PlacementError::Layers { .. } => None,
+            PlacementError::Unified { .. } => Some(Self::SpillUnified),
+            PlacementError::Experts { .. } => Some(Self::SpillExperts),
+            PlacementError::HostExec { .. } => Some(Self::HostExec),
+            PlacementError::Pinned { .. } => Some(Self::PinnedShort),
+        }
     }
 
     /// The code of that text, e.g. `RF012`; upper or lower case.

@@ -12,5 +12,6 @@ mod issues;
 mod mutate;
 mod oracle;
 mod parity;
+mod placement;
 mod second;
 mod strict;

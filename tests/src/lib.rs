@@ -11,6 +11,7 @@ use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
 use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
+use refrain_planner::placement::GpuLayers;
 use refrain_planner::plan::{Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
@@ -89,6 +90,8 @@ pub struct Setup {
     pub bucket: Option<u32>,
     /// Whether operations are fused.
     pub fused: bool,
+    /// Layers that stay in device memory.
+    pub gpu_layers: GpuLayers,
     /// Seed of the software GPU.
     pub seed: u64,
     /// Strict mode of the software GPU.
@@ -105,6 +108,7 @@ impl Setup {
             context: None,
             bucket: None,
             fused: true,
+            gpu_layers: GpuLayers::All,
             seed: 0,
             strict: None,
         }
@@ -127,6 +131,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
         } else {
             fusions().map(str::to_owned).collect()
         },
+        gpu_layers: setup.gpu_layers,
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))

@@ -10,7 +10,9 @@ use crate::container::{CheckError, CheckedPlan};
 use crate::graph::{self, Graph, GraphError};
 use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
-use crate::plan::{Buffer, Digest, Eligibility, Model, ModelFile, Options, Plan, Tier};
+use crate::memory::Memory;
+use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
+use crate::plan::{Digest, Eligibility, Model, ModelFile, Options, Plan};
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
@@ -21,7 +23,7 @@ pub const DEFAULT_CONTEXT: u32 = 4096;
 pub const DEFAULT_RING_ENTRIES: u32 = 64;
 
 /// Choices of the caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CompileOptions {
     /// Tokens of context; `None` takes the model's longest, at most [`DEFAULT_CONTEXT`].
     pub context: Option<u32>,
@@ -33,6 +35,10 @@ pub struct CompileOptions {
     pub ring_entries: u32,
     /// Fusions that are switched off, by name ([`lowering::fusions`]).
     pub no_fuse: Vec<String>,
+    /// Layers that stay in device memory.
+    pub gpu_layers: GpuLayers,
+    /// Who multiplies the matrices of the others.
+    pub exec: ExecChoice,
 }
 
 impl Default for CompileOptions {
@@ -43,6 +49,8 @@ impl Default for CompileOptions {
             bucket: None,
             ring_entries: DEFAULT_RING_ENTRIES,
             no_fuse: Vec::new(),
+            gpu_layers: GpuLayers::All,
+            exec: ExecChoice::Pcie,
         }
     }
 }
@@ -115,10 +123,10 @@ pub enum PlanError {
     /// The plan needs more device memory than the machine has.
     #[error(
         "the plan needs {needed} bytes of device memory, {machine} has {available}: \
-         a smaller context saves {per_token} bytes a token"
+         a smaller context saves {per_token} bytes a token, --gpu-layers spills layers to the host"
     )]
     DoesNotFit {
-        /// Bytes of all device buffers.
+        /// Bytes of all device buffers as the runtime rounds them.
         needed: u64,
         /// Name of the profile.
         machine: String,
@@ -127,6 +135,9 @@ pub enum PlanError {
         /// KV bytes of one token.
         per_token: u64,
     },
+    /// Weights cannot be placed as asked.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
     /// A plan without weights and another model.
     #[error(transparent)]
     Fill(#[from] FillError),
@@ -192,6 +203,7 @@ struct Prepared<'a> {
     name: String,
     files: Vec<ModelFile>,
     digests: Vec<Option<Digest>>,
+    placement: Placement,
 }
 
 impl<'a> Prepared<'a> {
@@ -204,7 +216,13 @@ impl<'a> Prepared<'a> {
         let bound = arch::bind(source.table())?;
         // Not the file's name: renaming a model must not change its plan.
         let name = bound.name.clone().unwrap_or_else(|| "unnamed".to_owned());
-        Ok(Self {
+        let layers = bound.geometry.layers;
+        let resident = Placement {
+            gpu_layers: layers,
+            exec: None,
+            spilled: Vec::new(),
+        };
+        let mut prepared = Self {
             machine,
             target,
             no_fuse: &options.no_fuse,
@@ -214,8 +232,11 @@ impl<'a> Prepared<'a> {
             name,
             files: weights::files(source)?,
             digests: weights::digests(source, &bound)?,
+            placement: resident,
             bound,
-        })
+        };
+        prepared.placement = prepared.place(options)?;
+        Ok(prepared)
     }
 
     fn plan(&self, bucket: Option<u32>) -> Result<CheckedPlan, PlanError> {
@@ -228,6 +249,44 @@ impl<'a> Prepared<'a> {
         let options = Options {
             bucket,
             ..self.options.clone()
+        };
+        let plan = self.lower(options, &self.placement)?;
+        self.fits(&plan)?;
+        Ok(CheckedPlan::check(plan)?)
+    }
+
+    /// The placement asked for; `auto` by the exact sums of whole plans. A family shares its
+    /// weights, so this is decided for the longest of its buckets.
+    fn place(&self, asked: &CompileOptions) -> Result<Placement, PlanError> {
+        let layers = self.bound.geometry.layers;
+        let place = |gpu_layers| {
+            let (bound, graph) = (&self.bound, &self.graph);
+            Placement::new(bound, graph, self.machine, gpu_layers, asked.exec)
+        };
+        let gpu_layers = match asked.gpu_layers {
+            GpuLayers::All => layers,
+            GpuLayers::Last(number) => number,
+            GpuLayers::Auto => {
+                let options = Options {
+                    bucket: asked.bucket.unwrap_or(self.options.context),
+                    ..self.options.clone()
+                };
+                let fits = |number| -> Result<bool, PlanError> {
+                    let plan = self.lower(options.clone(), &place(number)?)?;
+                    Ok(plan.memory.device_rounded <= self.machine.vram_bytes)
+                };
+                // Where not even 0 fits, `fits` says by how much.
+                largest(layers, fits)?.unwrap_or(0)
+            }
+        };
+        Ok(place(gpu_layers)?)
+    }
+
+    fn lower(&self, options: Options, placement: &Placement) -> Result<Plan, PlanError> {
+        let options = Options {
+            gpu_layers: placement.gpu_layers,
+            exec: placement.exec,
+            ..options
         };
         let Lowered {
             buffers,
@@ -243,10 +302,11 @@ impl<'a> Prepared<'a> {
             target: self.target,
             compute_units: self.machine.compute_units,
             no_fuse: self.no_fuse,
+            spilled: &placement.spilled,
         })?;
-        fits(&buffers, self.machine, &self.bound, &options)?;
         let schedule = schedule::build(&steps, self.target);
-        let plan = Plan {
+        let memory = Memory::of(self.target, &buffers, &kernels, &steps, &schedule);
+        Ok(Plan {
             producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
             model: Model {
                 arch: self.bound.arch.name.to_owned(),
@@ -264,8 +324,40 @@ impl<'a> Prepared<'a> {
             schedule,
             // Every step that lowering knows is a launch, and no kernel takes a by-value position.
             eligibility: Eligibility::Whole,
-        };
-        Ok(CheckedPlan::check(plan)?)
+            memory,
+        })
+    }
+
+    /// Refuses a plan that the machine has no memory for.
+    fn fits(&self, plan: &Plan) -> Result<(), PlanError> {
+        let (memory, machine) = (&plan.memory, self.machine);
+        if memory.device_rounded > machine.vram_bytes {
+            return Err(PlanError::DoesNotFit {
+                needed: memory.device_rounded,
+                machine: machine.name.clone(),
+                available: machine.vram_bytes,
+                per_token: self.kv_bytes_per_token(),
+            });
+        }
+        if memory.pinned_rounded > machine.host.pinned_bytes {
+            return Err(PlacementError::Pinned {
+                needed: memory.pinned_rounded,
+                machine: machine.name.clone(),
+                available: machine.host.pinned_bytes,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    fn kv_bytes_per_token(&self) -> u64 {
+        let g = &self.bound.geometry;
+        let row = u64::from(g.kv_heads) * u64::from(g.head_dim);
+        let kv = self.options.kv_dtype;
+        let row_bytes = kv.device_bytes(1, row).unwrap_or_default();
+        let keeps_rows = |layer: &u32| self.bound.kind(*layer).state.contains(&State::KeyValue);
+        let attention = (0..g.layers).filter(keeps_rows).count();
+        row_bytes.saturating_mul(2).saturating_mul(attention as u64)
     }
 }
 
@@ -306,31 +398,7 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
         bucket: context,
         kv_dtype,
         ring_entries,
-    })
-}
-
-fn fits(
-    buffers: &[Buffer],
-    machine: &Machine,
-    bound: &Bound,
-    options: &Options,
-) -> Result<(), PlanError> {
-    let device = buffers
-        .iter()
-        .filter(|buffer| buffer.kind.tier() == Tier::Device);
-    let needed = device.fold(0u64, |sum, buffer| sum.saturating_add(buffer.bytes));
-    if needed <= machine.vram_bytes {
-        return Ok(());
-    }
-    let g = &bound.geometry;
-    let row = u64::from(g.kv_heads) * u64::from(g.head_dim);
-    let row_bytes = options.kv_dtype.device_bytes(1, row).unwrap_or_default();
-    let keeps_rows = |layer: &u32| bound.kind(*layer).state.contains(&State::KeyValue);
-    let attention = (0..g.layers).filter(keeps_rows).count();
-    Err(PlanError::DoesNotFit {
-        needed,
-        machine: machine.name.clone(),
-        available: machine.vram_bytes,
-        per_token: row_bytes.saturating_mul(2).saturating_mul(attention as u64),
+        gpu_layers: bound.geometry.layers,
+        exec: None,
     })
 }

@@ -7,8 +7,9 @@ use super::codec::{self, Codec, CodecError, Reader, choice, record};
 use super::error::ContainerError;
 use super::{RawSection, tag_text};
 use crate::machine::{Feature, Host, Link, LinkKind, Machine};
+use crate::memory::Memory;
 use crate::plan::{
-    Arg, Buffer, BufferKind, Digest, Edge, Eligibility, Extent, Geometry, Hazard, Invalidate,
+    Arg, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry, Hazard, Invalidate,
     Kernel, Launch, Model, ModelFile, Options, Plan, RefusalReason, Region, Schedule, Step,
     StepBody, Tensor, Wait,
 };
@@ -70,8 +71,11 @@ record!(Options {
     context: u32,
     bucket: u32,
     kv_dtype: Dtype,
-    ring_entries: u32
+    ring_entries: u32,
+    gpu_layers: u32,
+    exec: Option<Exec>
 });
+choice!(Exec { 1 => Pcie });
 choice!(BufferKind {
     1 => Weights,
     2 => Constant,
@@ -81,6 +85,17 @@ choice!(BufferKind {
     6 => Prompt,
     7 => TokenRing,
     8 => State,
+    9 => SpilledWeights,
+});
+record!(Memory {
+    device: u64,
+    device_rounded: u64,
+    pinned: u64,
+    pinned_rounded: u64,
+    spilled: u64,
+    kv: u64,
+    kernarg: u64,
+    ib: u64
 });
 record!(Buffer { name: String, kind: BufferKind, bytes: u64, align: u32, content: Vec<u8> });
 record!(Kernel {
@@ -149,7 +164,7 @@ record!(ModelHead {
 });
 
 /// Version of every section body below.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const META: [u8; 4] = *b"META";
 const MODEL: [u8; 4] = *b"MODL";
 const TENSORS: [u8; 4] = *b"TENS";
@@ -160,6 +175,7 @@ const KERNELS: [u8; 4] = *b"KERN";
 const STEPS: [u8; 4] = *b"STEP";
 const SCHEDULE: [u8; 4] = *b"SCHD";
 const ELIGIBILITY: [u8; 4] = *b"ELIG";
+const MEMORY: [u8; 4] = *b"MMRY";
 
 /// The sections of a plan, in no particular order.
 pub(super) fn sections(plan: &Plan) -> Vec<RawSection> {
@@ -181,6 +197,7 @@ pub(super) fn sections(plan: &Plan) -> Vec<RawSection> {
         (STEPS, codec::to_vec(&plan.steps)),
         (SCHEDULE, codec::to_vec(&plan.schedule)),
         (ELIGIBILITY, codec::to_vec(&plan.eligibility)),
+        (MEMORY, codec::to_vec(&plan.memory)),
     ];
     bodies
         .map(|(tag, body)| RawSection {
@@ -222,6 +239,7 @@ pub(super) fn plan(
         steps: read(&mut sections, STEPS)?,
         schedule: read(&mut sections, SCHEDULE)?,
         eligibility: read(&mut sections, ELIGIBILITY)?,
+        memory: read(&mut sections, MEMORY)?,
     };
     match sections
         .iter()

@@ -2,6 +2,10 @@
 //!
 //! The text is stable (a snapshot test holds it) but not an interface; programs read the plan file.
 
+mod explain;
+
+pub use explain::explain;
+
 use crate::container::CheckedPlan;
 use crate::identity::{Layer, hex};
 use crate::plan::{
@@ -100,6 +104,7 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
 const fn kind_name(kind: BufferKind) -> &'static str {
     match kind {
         BufferKind::Weights => "weights",
+        BufferKind::SpilledWeights => "spilled",
         BufferKind::Constant => "constant",
         BufferKind::Kv => "kv",
         BufferKind::State => "state",

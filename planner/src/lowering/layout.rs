@@ -1,11 +1,12 @@
 //! Buffers of a plan: which exist, how large they are, and where each weight lies.
 //!
-//! Weights lie in few owners: one per layer and one for embedding, head and final norm, because an
-//! allocation costs its granularity. Scratch is sized by `arena` once the steps are ordered.
+//! Weights lie in few owners: one per tier for so many layers as `memory::GRANULES` says and one for
+//! embedding, head and final norm, because an allocation costs its granularity. Scratch is sized by `arena` once the steps are ordered.
 
-use super::LowerError;
+use super::{Input, LowerError};
 use crate::arch::{Bound, Dim, State};
-use crate::plan::{Buffer, BufferId, BufferKind, Digest, Options, Tensor};
+use crate::memory::Granules;
+use crate::plan::{Buffer, BufferId, BufferKind, Options, Tensor};
 use refrain_kernels::{CONTROL_BYTES, Dtype, RingEntry};
 use std::collections::BTreeMap;
 
@@ -42,13 +43,14 @@ pub struct Layout {
     pub ids: BufferIds,
 }
 
-/// Lays out everything but scratch. `digests` are those of `bound.weights`.
-pub fn layout(
-    bound: &Bound,
-    options: &Options,
-    digests: &[Option<Digest>],
-    rope: &[u8],
-) -> Result<Layout, LowerError> {
+/// Lays out everything but scratch.
+pub(super) fn layout(input: &Input<'_>) -> Result<Layout, LowerError> {
+    let Input {
+        bound,
+        options,
+        rope,
+        ..
+    } = *input;
     let mut buffers = Buffers(Vec::new());
     let context = u64::from(options.context);
     let ring_bytes = u64::from(options.ring_entries) * RingEntry::BYTES;
@@ -58,11 +60,15 @@ pub fn layout(
     let table = buffers.add("rope", BufferKind::Constant, rope.len() as u64);
     buffers.0[table as usize].content = rope.to_vec();
     let scratch = buffers.add("scratch", BufferKind::Scratch, 0);
-    let mut weights = Weights::new(bound, digests);
+    let mut weights = Weights::new(input);
     weights.place(None, "weights.model", &mut buffers)?;
+    let per_owner = Granules::of(input.target).layers_per_owner.max(1);
     let mut state = Vec::with_capacity(bound.geometry.layers as usize);
     for layer in 0..bound.geometry.layers {
-        weights.place(Some(layer), &format!("weights.{layer}"), &mut buffers)?;
+        if layer.is_multiple_of(per_owner) {
+            let group = Some(layer / per_owner);
+            weights.place(group, &format!("weights.{layer}"), &mut buffers)?;
+        }
         state.push(buffers.add_state(bound, options, layer)?);
     }
     let mut tensors = weights.placed;
@@ -149,71 +155,94 @@ impl Buffers {
 
 /// Weights to place, and those that are.
 struct Weights<'a> {
-    bound: &'a Bound,
-    digests: &'a [Option<Digest>],
-    /// Positions in `bound.weights` by layer.
-    by_layer: BTreeMap<Option<u32>, Vec<usize>>,
+    input: &'a Input<'a>,
+    /// Positions in `bound.weights` by group of layers and by whether they are spilled.
+    by_owner: BTreeMap<(Option<u32>, bool), Vec<usize>>,
     /// Tensors with their positions in `bound.weights`.
     placed: Vec<(usize, Tensor)>,
 }
 
 impl<'a> Weights<'a> {
-    fn new(bound: &'a Bound, digests: &'a [Option<Digest>]) -> Self {
-        let mut by_layer: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for (index, weight) in bound.weights.iter().enumerate() {
-            by_layer.entry(weight.layer).or_default().push(index);
+    fn new(input: &'a Input<'a>) -> Self {
+        let per_owner = Granules::of(input.target).layers_per_owner.max(1);
+        let mut by_owner: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (index, weight) in input.bound.weights.iter().enumerate() {
+            let group = weight.layer.map(|layer| layer / per_owner);
+            let spilled = input.spilled.get(index).copied().unwrap_or_default();
+            by_owner.entry((group, spilled)).or_default().push(index);
         }
         Self {
-            bound,
-            digests,
-            by_layer,
-            placed: Vec::with_capacity(bound.weights.len()),
+            input,
+            by_owner,
+            placed: Vec::with_capacity(input.bound.weights.len()),
         }
     }
 
-    /// Places the weights of one layer, or those outside the layers, in one buffer.
+    /// Places the weights of one group of layers, or those outside the layers, in one buffer per
+    /// tier.
     fn place(
         &mut self,
-        layer: Option<u32>,
+        group: Option<u32>,
         name: &str,
         buffers: &mut Buffers,
     ) -> Result<(), LowerError> {
-        let buffer = buffers.add(name, BufferKind::Weights, 0);
-        let mut end = 0u64;
-        for index in self.by_layer.remove(&layer).unwrap_or_default() {
-            let weight = &self.bound.weights[index];
-            let bytes = weight
-                .dtype
-                .device_bytes(u64::from(weight.rows), u64::from(weight.cols))
-                .map_err(|source| LowerError::Shape {
-                    step: weight.info.name.clone(),
-                    source,
-                })?;
-            let offset = end.next_multiple_of(u64::from(ALIGN));
-            end = offset
-                .checked_add(bytes)
-                .filter(|end| *end <= crate::container::limits::BUFFER_BYTES)
-                .ok_or_else(|| LowerError::TooLarge {
-                    what: format!("buffer {name}"),
-                })?;
-            let tensor = Tensor {
-                name: weight.info.name.clone(),
-                dtype: weight.dtype,
-                stored: weight.stored,
-                load: weight.info.ops.clone(),
-                rows: weight.rows,
-                cols: weight.cols,
-                file_offset: weight.info.offset,
-                file_bytes: weight.info.bytes,
-                more: weight.info.more.clone(),
-                digest: self.digests.get(index).copied().flatten(),
-                buffer,
-                offset,
-                bytes,
+        let tiers = [
+            (false, name.to_owned(), BufferKind::Weights),
+            (true, format!("{name}.host"), BufferKind::SpilledWeights),
+        ];
+        for (spilled, name, kind) in tiers {
+            let Some(members) = self.by_owner.remove(&(group, spilled)) else {
+                continue;
             };
-            self.placed.push((index, tensor));
+            let buffer = buffers.add(&name, kind, 0);
+            let mut end = 0u64;
+            for index in members {
+                let tensor = self.tensor(index, buffer, end, &name)?;
+                end = tensor.offset + tensor.bytes;
+                self.placed.push((index, tensor));
+            }
+            buffers.0[buffer as usize].bytes = end;
         }
-        buffers.0[buffer as usize].bytes = end;
         Ok(())
+    }
+
+    /// A tensor behind the first `end` bytes of a buffer.
+    fn tensor(
+        &self,
+        index: usize,
+        buffer: BufferId,
+        end: u64,
+        owner: &str,
+    ) -> Result<Tensor, LowerError> {
+        let weight = &self.input.bound.weights[index];
+        let bytes = weight
+            .dtype
+            .device_bytes(u64::from(weight.rows), u64::from(weight.cols))
+            .map_err(|source| LowerError::Shape {
+                step: weight.info.name.clone(),
+                source,
+            })?;
+        let offset = end.next_multiple_of(u64::from(ALIGN));
+        offset
+            .checked_add(bytes)
+            .filter(|end| *end <= crate::container::limits::BUFFER_BYTES)
+            .ok_or_else(|| LowerError::TooLarge {
+                what: format!("buffer {owner}"),
+            })?;
+        Ok(Tensor {
+            name: weight.info.name.clone(),
+            dtype: weight.dtype,
+            stored: weight.stored,
+            load: weight.info.ops.clone(),
+            rows: weight.rows,
+            cols: weight.cols,
+            file_offset: weight.info.offset,
+            file_bytes: weight.info.bytes,
+            more: weight.info.more.clone(),
+            digest: self.input.digests.get(index).copied().flatten(),
+            buffer,
+            offset,
+            bytes,
+        })
     }
 }

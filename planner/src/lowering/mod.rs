@@ -61,6 +61,8 @@ pub struct Input<'a> {
     pub compute_units: u32,
     /// Fusions that are switched off, by name.
     pub no_fuse: &'a [String],
+    /// Whether each of `bound.weights` is spilled to the host.
+    pub spilled: &'a [bool],
 }
 
 /// Positions that one group of an attention launch goes over in one pass: eight waves, a tile of 32
@@ -87,7 +89,7 @@ pub fn lower(input: &Input<'_>) -> Result<Lowered, LowerError> {
         mut buffers,
         tensors,
         ids,
-    } = layout::layout(bound, options, input.digests, input.rope)?;
+    } = layout::layout(input)?;
     let first_value = buffers.len() as BufferId;
     let tables = select::Tables {
         geometry: &bound.geometry,

@@ -1,7 +1,7 @@
 //! Machine profiles: what a plan must know about the GPU, its host and the link between them.
 //!
 //! A profile is a text file or one of three built-in reference cards from public data. Probing a real machine
-//! is left to the device crate, deciding where weights go to placement.
+//! is left to the command line, deciding where weights go to placement.
 
 mod error;
 mod profile;
@@ -197,6 +197,12 @@ impl Machine {
     /// [`MachineError`].
     pub fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
         profile::parse(origin, text)
+    }
+
+    /// The profile as text: what [`Machine::parse`] reads as this machine.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        profile::write(self)
     }
 
     /// The facts that a plan depends on, as bytes: little-endian, fixed order. Left out are the names and the

@@ -53,6 +53,54 @@ struct LinkText {
     mb_per_s: Spanned<u64>,
 }
 
+/// `text` as a TOML string: quotes, backslashes and control characters escaped.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The text form, fields in the order of the built-in profiles.
+pub(super) fn write(machine: &Machine) -> String {
+    let Machine { host, link, .. } = machine;
+    let features: Vec<String> = host.features.iter().map(|f| quoted(f.name())).collect();
+    let mut lines = vec![
+        format!("version = {PROFILE_VERSION}"),
+        format!("name = {}", quoted(&machine.name)),
+        format!("card = {}", quoted(&machine.card)),
+        format!("target = {}", quoted(&machine.target)),
+        format!("wave_size = {}", machine.wave_size),
+        format!("compute_units = {}", machine.compute_units),
+        format!("lds_bytes_per_group = {}", machine.lds_bytes_per_group),
+        format!("vram_bytes = {}", machine.vram_bytes),
+        format!("vram_mb_per_s = {}", machine.vram_mb_per_s),
+        format!("unified_memory = {}", machine.unified_memory),
+        String::new(),
+        "[host]".to_owned(),
+        format!("cores = {}", host.cores),
+        format!("memory_bytes = {}", host.memory_bytes),
+        format!("pinned_bytes = {}", host.pinned_bytes),
+        format!("features = [{}]", features.join(", ")),
+        String::new(),
+        "[link]".to_owned(),
+        format!("kind = {}", quoted(link.kind.name())),
+        format!("mb_per_s = {}", link.mb_per_s),
+        String::new(),
+        "[provenance]".to_owned(),
+    ];
+    let sources = machine.provenance.iter();
+    lines.extend(sources.map(|(fact, source)| format!("{fact} = {}", quoted(source))));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
 /// Fields that a provenance entry may name.
 const FACTS: &[&str] = &[
     "target",

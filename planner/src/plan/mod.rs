@@ -10,6 +10,7 @@ mod kernarg;
 pub use kernarg::{KernargError, KernargSlot};
 
 use crate::machine::Machine;
+use crate::memory::Memory;
 use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
 
@@ -43,6 +44,8 @@ pub struct Plan {
     pub schedule: Schedule,
     /// Whether and how the steps may be retained, with every reason against it.
     pub eligibility: Eligibility,
+    /// Exact bytes by tier and use; follows from the rest and is checked against it.
+    pub memory: Memory,
 }
 
 /// Architecture, geometry and tensors of the model.
@@ -175,6 +178,27 @@ pub struct Options {
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
+    /// Layers, counted from the last, whose matrices lie in device memory; those of the layers
+    /// before them are spilled to the host.
+    pub gpu_layers: u32,
+    /// Who multiplies spilled matrices; `None` where nothing is spilled.
+    pub exec: Option<Exec>,
+}
+
+/// Who multiplies the matrices of spilled layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Exec {
+    /// The GPU, by the same launches: it reads pinned host memory over the link.
+    Pcie,
+}
+
+impl Exec {
+    /// Name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pcie => "pcie",
+        }
+    }
 }
 
 /// A named allocation.
@@ -192,11 +216,13 @@ pub struct Buffer {
     pub content: Vec<u8>,
 }
 
-/// What a buffer is for. The memory type of each kind is fixed: see [`BufferKind::tier`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What a buffer is for. The memory type of each kind is fixed: see [`crate::memory::TYPES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BufferKind {
     /// Weights, uploaded once, never written by a step.
     Weights,
+    /// Weights of a spilled layer: as [`BufferKind::Weights`], in pinned host memory.
+    SpilledWeights,
     /// Constant made by the planner, e.g. the RoPE table; its bytes are [`Buffer::content`].
     Constant,
     /// Keys or values of one layer, `[context][kv_dim]`.
@@ -219,17 +245,19 @@ pub enum BufferKind {
 pub enum Tier {
     /// Device memory.
     Device,
-    /// Fine-grained host memory that the GPU writes and the host polls.
+    /// Pinned, fine-grained host memory that host and GPU both address.
     HostCoherent,
 }
 
 impl BufferKind {
     /// Memory tier of this kind.
-    pub const fn tier(self) -> Tier {
-        match self {
-            Self::TokenRing => Tier::HostCoherent,
-            _ => Tier::Device,
-        }
+    pub fn tier(self) -> Tier {
+        crate::memory::type_of(self).tier
+    }
+
+    /// Whether tensors may lie in it.
+    pub const fn holds_weights(self) -> bool {
+        matches!(self, Self::Weights | Self::SpilledWeights)
     }
 }
 

@@ -4,8 +4,9 @@ use crate::fixture::{AUSTEN, Tiny, plan, repository, sample};
 use refrain_kernels::{ArgKind, ArgValue, Dtype, Target, find};
 use refrain_planner::lowering::{WordRanges, declare};
 use refrain_planner::machine::Machine;
+use refrain_planner::memory::Memory;
 use refrain_planner::plan::{
-    Arg, BufferKind, Eligibility, Extent, Launch, Plan, RefusalReason, StepBody,
+    Arg, BufferKind, Eligibility, Exec, Extent, Launch, Plan, RefusalReason, StepBody,
 };
 use refrain_planner::schedule::build;
 use refrain_planner::source::LoadOp;
@@ -161,6 +162,19 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         "BUFF",
     ),
     ("other ring", |p| p.options.ring_entries = 32, "BUFF"),
+    ("layers on the GPU", |p| p.options.gpu_layers = 3, "OPTS"),
+    (
+        "spilled without weights",
+        |p| p.options.gpu_layers = 1,
+        "OPTS",
+    ),
+    (
+        "execution of nothing",
+        |p| p.options.exec = Some(Exec::Pcie),
+        "OPTS",
+    ),
+    ("device bytes", |p| p.memory.device += 1, "MMRY"),
+    ("indirect buffer bytes", |p| p.memory.ib -= 4, "MMRY"),
     ("empty buffer", |p| p.buffers[5].bytes = 0, "BUFF"),
     ("huge buffer", |p| p.buffers[5].bytes = 1 << 60, "BUFF"),
     ("odd alignment", |p| p.buffers[5].align = 257, "BUFF"),
@@ -413,6 +427,18 @@ fn move_argument(plan: &mut Plan, step: &str, argument: &str, to: impl Fn(u32, u
     let effects = declare(row, &launch.args, &ranges, control).unwrap();
     (launch.reads, launch.writes) = effects.regions();
     plan.schedule = build(&plan.steps, Target::Gfx1201);
+    sum(plan);
+}
+
+/// Makes the sums those of the tables.
+fn sum(plan: &mut Plan) {
+    plan.memory = Memory::of(
+        Target::Gfx1201,
+        &plan.buffers,
+        &plan.kernels,
+        &plan.steps,
+        &plan.schedule,
+    );
 }
 
 /// The fact that a plan is refused for, `None` if it is not.

@@ -295,10 +295,13 @@ fn a_value_that_is_read_later_is_not_fused_away() {
                 bucket: 32,
                 kv_dtype: Dtype::F32,
                 ring_entries: 16,
+                gpu_layers: bound.geometry.layers,
+                exec: None,
             },
             target: Target::Gfx1100,
             compute_units: 96,
             no_fuse: &[],
+            spilled: &[],
         });
         let names = lowered.unwrap().steps.into_iter().map(|step| step.name);
         names.collect::<BTreeSet<String>>()

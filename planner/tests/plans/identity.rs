@@ -3,9 +3,11 @@
 use crate::fixture::{AUSTEN, NANO_LLAMA, Tiny, plan, repository, sample};
 use proptest::prelude::{ProptestConfig, any, proptest};
 use refrain_kernels::{Dtype, Target};
+use refrain_planner::diff::diff;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{
-    Arg, BufferKind, Digest, Eligibility, Extent, Hazard, Invalidate, Plan, Region, StepBody, Wait,
+    Arg, BufferKind, Digest, Eligibility, Exec, Extent, Hazard, Invalidate, Plan, Region, StepBody,
+    Wait,
 };
 use refrain_planner::source::LoadOp;
 use refrain_planner::{CompileOptions, Identity, Layer, compile};
@@ -136,6 +138,27 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         |p, _| p.options.kv_dtype = Dtype::F16,
         &[Structure],
     ),
+    (
+        "layers on the GPU",
+        |p, n| p.options.gpu_layers += n,
+        &[Structure],
+    ),
+    (
+        "execution of spilled layers",
+        |p, _| p.options.exec = Some(Exec::Pcie),
+        &[Structure],
+    ),
+    (
+        "kind of a buffer",
+        |p, _| p.buffers[5].kind = BufferKind::SpilledWeights,
+        &[Structure],
+    ),
+    (
+        "sums, which follow from the rest",
+        |p, n| p.memory.device += u64::from(n),
+        &[],
+    ),
+    ("host", |p, n| p.machine.host.cores += n, &[]),
     ("ring", |p, n| p.options.ring_entries += n, &[Structure]),
     (
         "buffer size",
@@ -257,6 +280,14 @@ proptest! {
             change(&mut changed, amount);
             let after = Identity::of(&changed);
             assert_eq!(before.differing(&after), *layers, "{name} by {amount}");
+            // A difference names the same layers, and in each a fact that is not the same in both.
+            let found = diff(&plan, &changed);
+            let named: Vec<_> = found.iter().map(|row| row.layer).collect();
+            assert_eq!(named, *layers, "{name}: layers of diff");
+            for row in &found {
+                assert!(row.first.first != row.first.second, "{name}: {row:?}");
+                assert!(row.first.place != "layer", "{name}: no fact shows it");
+            }
             let sequence = layers.iter().any(|layer| matches!(layer, Structure | Artifacts));
             assert_eq!(before.sequence != after.sequence, sequence, "{name}: sequence hash");
         }

@@ -14,5 +14,6 @@ mod container;
 mod fixture;
 mod fusions;
 mod identity;
+mod placement;
 mod schedules;
 mod shapes;

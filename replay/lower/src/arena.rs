@@ -1,9 +1,10 @@
 //! The kernarg arena: one allocation for the whole plan, one slot per step, written once.
 
+use refrain_planner::memory;
 use refrain_planner::plan::{BufferId, KernargError, Plan, StepBody};
 
-/// Alignment of a slot in bytes: a cache line, so that no two launches share one.
-pub const SLOT_ALIGN: u64 = 64;
+/// Alignment of a slot in bytes.
+pub const SLOT_ALIGN: u64 = memory::KERNARG_SLOT;
 
 /// Where each step's kernarg bytes lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl ArenaLayout {
             let kernel = plan.kernels.get(launch.kernel as usize);
             let length = kernel.map_or(0, |kernel| kernel.kernarg_bytes);
             slots.push((bytes, length));
-            bytes += u64::from(length.max(1)).next_multiple_of(SLOT_ALIGN);
+            bytes += memory::kernarg_slot(length);
         }
         Self { slots, bytes }
     }

@@ -261,6 +261,16 @@ fn lost_and_extra_packets_are_caught() {
 }
 
 #[test]
+fn the_plan_says_exactly_how_many_bytes_the_retained_form_takes() {
+    for target in Target::ALL {
+        let plan = plan(target);
+        let pm4 = lowered(&plan, target, Transport::Pm4);
+        let found = (pm4.arena().bytes(), 4 * pm4.dwords() as u64);
+        assert_eq!(found, (plan.memory.kernarg, plan.memory.ib), "{target}");
+    }
+}
+
+#[test]
 fn the_linter_has_nothing_to_say_and_says_what_it_did_not_check() {
     for target in Target::ALL {
         let plan = plan(target);

@@ -29,6 +29,8 @@ pub(super) fn model_plan(subject: &Subject) -> Result<Arc<CheckedPlan>, Trouble>
     }
     let setup = Setup {
         context: Some(32),
+        // The packet cases launch one plain kernel of the plan.
+        fused: false,
         ..Setup::on(subject.target)
     };
     let made = plan(&repository(MODEL), setup);

@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
+use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
@@ -35,8 +36,55 @@ pub enum Command {
     Dump(PacketArgs),
     /// Judge the packets of a plan's retained form, or raw words, by the packet rules.
     Lint(PacketArgs),
-    /// Print the page of a refusal code.
+    /// Name the first layer, step and field in which two plans differ.
+    Diff(DiffArgs),
+    /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
+    /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Machine profiles: list, show, probe.
+    #[command(subcommand)]
+    Machine(MachineCommand),
+}
+
+/// What to do with machine profiles.
+#[derive(Debug, Subcommand)]
+pub enum MachineCommand {
+    /// Name the built-in reference cards.
+    List,
+    /// Print a profile with the source of each fact.
+    Show {
+        /// A built-in name or a TOML file.
+        machine: String,
+    },
+    /// Write the profile of this machine: host facts from the system, device facts from the
+    /// runtime; each line says where it comes from.
+    Probe(ProbeArgs),
+}
+
+/// Arguments of `machine probe`.
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// Name of the profile: 1 to 64 letters, digits, '-', '_', '.'.
+    #[arg(long, default_value = "probed")]
+    pub name: String,
+    /// Where the profile goes; default: stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// One plan.
+    pub first: PathBuf,
+    /// Another.
+    pub second: PathBuf,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
 }
 
 /// How results are printed.
@@ -125,6 +173,16 @@ pub struct CompileArgs {
     /// answered with all of them.
     #[arg(long, value_name = "NAME")]
     pub no_fuse: Vec<String>,
+    /// Layers, from the last, that stay in device memory; `auto` keeps as many as the machine
+    /// profile's memory holds. Matrices of the layers before them lie in pinned host memory.
+    /// Default: all.
+    #[arg(long, value_name = "N|all|auto")]
+    pub gpu_layers: Option<GpuLayers>,
+    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link; `cpu` and
+    /// `passback[:SHARE]`, the GPU's share of the rows from 0 to 1, are the host, and refused.
+    /// Default: pcie.
+    #[arg(long, value_name = "EXEC")]
+    pub exec: Option<ExecChoice>,
 }
 
 /// Which device, and how the software GPU behaves.
@@ -234,7 +292,7 @@ pub struct PlanArgs {
     #[arg(
         long,
         value_name = "PLAN",
-        conflicts_with_all = ["header_only", "recipe", "machine", "context", "kv"]
+        conflicts_with_all = ["header_only", "recipe", "machine", "context", "kv", "gpu_layers", "exec"]
     )]
     pub fill: Option<PathBuf>,
     /// Plan choices; the default machine is gfx1201.
@@ -329,8 +387,9 @@ fn parse_gfx(text: &str) -> Result<Gfx, String> {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Refusal code, e.g. RF007; without one, the list of codes.
-    pub code: Option<String>,
+    /// Plan file, or refusal code, e.g. RF007; without one, the list of codes.
+    #[arg(value_name = "PLAN|CODE")]
+    pub subject: Option<String>,
 }
 
 fn exit_code_help() -> String {

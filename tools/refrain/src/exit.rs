@@ -6,7 +6,7 @@ use refrain_planner::{
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
-use refrain_replay::{OpenError, Poisoned, Refusal, SessionError, StageError};
+use refrain_replay::{Code, OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
 
 macro_rules! exits {
@@ -40,7 +40,7 @@ exits! {
     NoDevice 69 "the device is not there: library, driver, rights or card";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
-    Mismatch 76 "identity mismatch: the model is not the one the plan was made from";
+    Mismatch 76 "identity mismatch: a model or plan is not the one it is compared with";
     Refused 77 "refused: a reason code RFxxx follows (`refrain explain RFxxx`)";
     Differs 80 "results differ from eager execution";
 }
@@ -129,6 +129,16 @@ pub enum CliError {
     /// Words that are no whole packets, or that the linter rejects.
     #[error("{0}")]
     Packets(String),
+    /// Two plans of different identity.
+    #[error("{first} and {second} differ in {layers}")]
+    PlansDiffer {
+        /// One plan.
+        first: String,
+        /// The other.
+        second: String,
+        /// Layers of identity, separated by commas.
+        layers: String,
+    },
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
     Differs(String),
@@ -148,8 +158,13 @@ pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
         let session = cause
             .downcast_ref::<SessionError>()
             .and_then(SessionError::refusal);
+        let placement = || match cause.downcast_ref::<PlanError>()? {
+            PlanError::Placement(error) => Some(Refusal::new(Code::of_placement(error)?, error)),
+            _ => None,
+        };
         let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
         session
+            .or_else(placement)
             .or_else(poisoned)
             .or_else(|| cause.downcast_ref::<Refusal>().cloned())
     })
@@ -213,6 +228,7 @@ fn of_cli(error: &CliError) -> Exit {
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
         }
+        CliError::PlansDiffer { .. } => Exit::Mismatch,
         CliError::Differs(_) => Exit::Differs,
     }
 }
@@ -240,6 +256,8 @@ fn of_plan(error: &PlanError) -> Exit {
         | PlanError::Bucket { .. }
         | PlanError::BucketOrder { .. }
         | PlanError::Lower(LowerError::UnknownFusion { .. }) => Exit::Usage,
+        PlanError::Placement(error) if Code::of_placement(error).is_some() => Exit::Refused,
+        PlanError::Placement(_) => Exit::Usage,
         PlanError::Lower(LowerError::NoRow { .. }) => Exit::Bug,
         PlanError::Fill(FillError::Differs { .. }) => Exit::Mismatch,
         PlanError::Check(_) | PlanError::Graph(_) => Exit::Bug,

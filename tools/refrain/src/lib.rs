@@ -19,5 +19,6 @@ pub use refrain_softgpu as softgpu;
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod host;
 pub mod input;
 pub mod output;

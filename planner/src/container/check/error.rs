@@ -25,6 +25,8 @@ pub enum Place {
     Step(StepId, String),
     /// Eligibility.
     Eligibility,
+    /// Bytes by tier.
+    Memory,
 }
 
 impl Place {
@@ -39,6 +41,7 @@ impl Place {
             Self::Kernel(_) => "KERN",
             Self::Step(..) => "STEP",
             Self::Eligibility => "ELIG",
+            Self::Memory => "MMRY",
         }
     }
 }

@@ -14,8 +14,10 @@ pub use error::{CheckError, LoadError, Place};
 
 use super::{FORMAT, PlanFile, decode, encode_file};
 use crate::identity::{Identity, hex};
+use crate::memory::Memory;
 use crate::plan::{Digest, Eligibility, Plan};
 use crate::schedule;
+use refrain_kernels::Target;
 use std::fmt;
 use std::ops::Deref;
 
@@ -105,7 +107,25 @@ fn check(plan: &Plan) -> Result<(), CheckError> {
     let target = tables::check(plan)?;
     steps::check(plan, target)?;
     check_eligibility(plan)?;
-    Ok(schedule::verify(plan)?)
+    schedule::verify(plan)?;
+    check_memory(plan, target)
+}
+
+/// The sums must be those of the tables, and spilled weights where the options say so.
+fn check_memory(plan: &Plan, target: Target) -> Result<(), CheckError> {
+    let expected = Memory::of(
+        target,
+        &plan.buffers,
+        &plan.kernels,
+        &plan.steps,
+        &plan.schedule,
+    );
+    if plan.memory != expected {
+        let (found, expected) = (format!("{:?}", plan.memory), format!("{expected:?}"));
+        let place = Place::Memory;
+        return Err(CheckError::mismatch(place, "sums", found, expected));
+    }
+    Ok(())
 }
 
 fn check_eligibility(plan: &Plan) -> Result<(), CheckError> {

@@ -155,7 +155,7 @@ impl Checker<'_> {
                 bytes: buffer.bytes,
             });
         }
-        if buffer.kind == BufferKind::Weights {
+        if buffer.kind.holds_weights() {
             let of_buffer = self
                 .tensors
                 .get(&region.buffer)
@@ -167,10 +167,18 @@ impl Checker<'_> {
                 return Err(self.wrong("weight region", found, "inside one tensor"));
             }
         }
-        let constant = matches!(
-            buffer.kind,
-            BufferKind::Weights | BufferKind::Constant | BufferKind::Prompt
-        );
+        if buffer.kind == BufferKind::SpilledWeights {
+            // `tables` found the number to be at most the layers.
+            let layers = self.plan.model.geometry.layers;
+            let prefix = layers.saturating_sub(self.plan.options.gpu_layers);
+            if self.step.layer.is_none_or(|layer| layer >= prefix) {
+                let found = format!("{:?} in {}", self.step.layer, buffer.name);
+                let expected = format!("below {prefix}, the spilled ones");
+                return Err(self.wrong("layer of a spilled weight", found, expected));
+            }
+        }
+        let constant = buffer.kind.holds_weights()
+            || matches!(buffer.kind, BufferKind::Constant | BufferKind::Prompt);
         if access == "write" && constant {
             let found = buffer.name.clone();
             return Err(self.wrong("written buffer", found, "one that steps may write"));

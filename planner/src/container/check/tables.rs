@@ -142,6 +142,35 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
         let expected = format!("a power of two up to {RING_ENTRIES}");
         return wrong("ring_entries", entries.to_string(), expected);
     }
+    placement(plan)
+}
+
+/// Layers on the GPU, who executes the others, and whether there are weights of such.
+fn placement(plan: &Plan) -> Result<(), CheckError> {
+    let (options, layers) = (&plan.options, plan.model.geometry.layers);
+    let wrong = |what, found: String, expected: String| {
+        Err(CheckError::mismatch(Place::Options, what, found, expected))
+    };
+    if options.gpu_layers > layers {
+        let expected = format!("at most {layers}");
+        return wrong("gpu_layers", options.gpu_layers.to_string(), expected);
+    }
+    let spills = options.gpu_layers < layers;
+    if options.exec.is_some() != spills {
+        let expected = if spills { "given" } else { "none" };
+        let found = format!("{:?}", options.exec);
+        return wrong("exec", found, format!("{expected} with so many layers"));
+    }
+    let mut kinds = plan.buffers.iter().map(|buffer| buffer.kind);
+    let found = kinds.any(|kind| kind == BufferKind::SpilledWeights);
+    if found != spills {
+        let expected = spills.to_string();
+        return wrong("spilled weights", found.to_string(), expected);
+    }
+    if spills && plan.machine.unified_memory {
+        let expected = format!("{layers} on unified memory");
+        return wrong("gpu_layers", options.gpu_layers.to_string(), expected);
+    }
     Ok(())
 }
 
@@ -283,7 +312,7 @@ fn tensor_fits(tensor: &Tensor, buffer: Option<&Buffer>) -> Result<(), CheckErro
     let wrong = |what, found: String, expected: String| {
         Err(CheckError::mismatch(place(), what, found, expected))
     };
-    let Some(buffer) = buffer.filter(|buffer| buffer.kind == BufferKind::Weights) else {
+    let Some(buffer) = buffer.filter(|buffer| buffer.kind.holds_weights()) else {
         return wrong(
             "buffer",
             tensor.buffer.to_string(),

@@ -5,15 +5,6 @@
 //! A few thousand inputs per surface; 200,000 with `REFRAIN_LONG=1` (continuous integration runs
 //! those optimised). Input `i` of a surface is decided by `i` (but for the addresses
 //! in it), and a failure names it, so it can be run alone: `REFRAIN_FUZZ_ONLY=i`.
-#![cfg_attr(
-    test,
-    expect(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::print_stdout,
-        reason = "helpers of tests may panic as tests do, and the rates are printed"
-    )
-)]
 
 #[cfg(test)]
 mod code;

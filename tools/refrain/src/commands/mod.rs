@@ -1,7 +1,9 @@
 //! The commands, one file each.
 
+mod diff;
 mod explain;
 mod inspect;
+mod machine;
 mod packets;
 mod plan;
 mod record;
@@ -29,7 +31,9 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Record(args) => record::run(args),
         Command::Dump(args) => packets::dump(args),
         Command::Lint(args) => packets::lint(args),
+        Command::Diff(args) => diff::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Machine(command) => machine::run(command),
     }
 }
 
@@ -49,7 +53,7 @@ fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
     Ok(opened)
 }
 
-fn machine(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
+fn profile(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
     Ok(Machine::load(args.machine.as_deref().unwrap_or(default))?)
 }
 
@@ -59,6 +63,8 @@ fn compile_options(args: &CompileArgs) -> CompileOptions {
         kv_dtype: args.kv.unwrap_or(KvArg::F32).dtype(),
         bucket: args.bucket,
         no_fuse: args.no_fuse.clone(),
+        gpu_layers: args.gpu_layers.unwrap_or_default(),
+        exec: args.exec.unwrap_or_default(),
         ..Default::default()
     }
 }

@@ -9,7 +9,7 @@ use refrain_replay::DeviceSpec;
 
 pub(super) fn run(args: &PlanArgs) -> anyhow::Result<()> {
     super::not_an_input(&args.output, &[&args.model])?;
-    let machine = super::machine(&args.compile, DeviceSpec::DEFAULT_SOFT.name())?;
+    let machine = super::profile(&args.compile, DeviceSpec::DEFAULT_SOFT.name())?;
     let options = OpenOptions {
         header_only: args.header_only,
         recipe: args.recipe,

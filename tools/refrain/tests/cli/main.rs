@@ -7,4 +7,5 @@ mod edges;
 mod formats;
 mod main_job;
 mod packets;
+mod placement;
 mod support;

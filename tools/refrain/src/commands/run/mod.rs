@@ -167,7 +167,7 @@ fn load(
             (plan, model)
         }
         Some(source) => {
-            let machine = super::machine(&args.compile, &opened.device.info().target)?;
+            let machine = super::profile(&args.compile, &opened.device.info().target)?;
             let plan = compile(source, &machine, &super::compile_options(&args.compile))
                 .with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
@@ -192,6 +192,8 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
         compile if compile.kv.is_some() => "kv",
         compile if compile.bucket.is_some() => "bucket",
         compile if !compile.no_fuse.is_empty() => "no-fuse",
+        compile if compile.gpu_layers.is_some() => "gpu-layers",
+        compile if compile.exec.is_some() => "exec",
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
