@@ -13,4 +13,5 @@ mod mutate;
 mod oracle;
 mod parity;
 mod placement;
+mod second;
 mod strict;

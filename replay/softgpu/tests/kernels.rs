@@ -2,24 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
 mod support;
 
+use everywhere::on_all_targets;
 use half::f16;
-use refrain_softgpu::isa::Target;
 use support::{Args, Gpu, Random};
-
-/// Runs `check` for every target and demands equal bits from all of them.
-fn on_all_targets(check: impl Fn(&Gpu) -> Vec<u32>) {
-    let mut first: Option<Vec<u32>> = None;
-    for target in Target::ALL {
-        let gpu = Gpu::shipped(target);
-        let got = check(&gpu);
-        match &first {
-            None => first = Some(got),
-            Some(want) => assert_eq!(want, &got, "{target} differs from gfx1100"),
-        }
-    }
-}
 
 fn close(got: &[f32], want: &[f32], tolerance: f32) {
     assert_eq!(got.len(), want.len());

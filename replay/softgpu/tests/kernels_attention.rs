@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
 mod support;
 #[path = "support/launch.rs"]
 mod tools;
 
+use everywhere::on_all_targets;
 use half::f16;
 use support::{Gpu, Random};
-use tools::{close, control, declared, fresh, launch, on_all_targets};
+use tools::{close, control, declared, fresh, launch};
 
 /// One head layout.
 #[derive(Clone, Copy, Debug)]

@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
 mod support;
 #[path = "support/launch.rs"]
 mod tools;
 
+use everywhere::on_all_targets;
 use refrain_kernels::Dtype;
 use support::{Gpu, Random};
-use tools::{close, declared, fresh, launch, on_all_targets, weight};
+use tools::{close, declared, fresh, launch, weight};
 
 fn matrix(rows: usize, k: usize, random: &mut Random) -> Vec<Vec<f32>> {
     (0..rows).map(|_| random.floats(k)).collect()

@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
 mod support;
 #[path = "support/launch.rs"]
 mod tools;
 
+use everywhere::on_all_targets;
 use support::{Gpu, Random};
-use tools::{close, control, fresh, launch, nans, on_all_targets};
+use tools::{close, control, fresh, launch, nans};
 
 const STEPS: u32 = 6;
 const EPS: f32 = 1e-6;

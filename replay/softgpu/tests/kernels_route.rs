@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
 mod support;
 #[path = "support/launch.rs"]
 mod tools;
 
+use everywhere::on_all_targets;
 use support::{Gpu, Random};
-use tools::{close, fresh, launch, on_all_targets};
+use tools::{close, fresh, launch};
 
 fn route(gpu: &Gpu, logits: &[f32], top_k: u32, normalize: u32) -> (Vec<u32>, Vec<f32>) {
     let n = logits.len() as u32;

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/everywhere.rs"]
+mod everywhere;
 mod support;
 #[path = "support/launch.rs"]
 mod tools;
 
+use everywhere::on_all_targets;
 use support::{Gpu, Random};
-use tools::{launch, on_all_targets};
+use tools::launch;
 
 /// Philox4x32-10 with counter (pos, 0, 0, 0), all four words.
 fn philox(pos: u32, seed: u64) -> [u32; 4] {

@@ -12,8 +12,8 @@ use refrain_kernels::Target;
 use crate::repo::{self, Repo};
 use crate::{disasm, manifest, object_lint};
 
-const CLANG: &str = "clang-19";
-const SOURCE: &str = "kernels/hip/refrain.hip";
+pub(crate) const CLANG: &str = "clang-19";
+pub(crate) const SOURCE: &str = "kernels/hip/refrain.hip";
 
 /// One call per target. `-fuse-cuid=none` keeps paths out of the bytes; `-ffp-contract=off` leaves
 /// fma where the source writes it; `-disable-machine-sink` keeps clang 19 from sinking cross-lane

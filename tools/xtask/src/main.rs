@@ -13,6 +13,7 @@ mod manifest;
 mod metadata;
 mod object_lint;
 mod repo;
+mod second;
 mod tidy;
 
 use std::io::Write;
@@ -44,6 +45,10 @@ enum Command {
         /// (needs the C++ standard library)
         #[arg(long, conflicts_with_all = ["check", "lint"])]
         numerics: bool,
+        /// Only build into DIR what the shipped objects are compared with: clang-19 at -O2, and LLVM
+        /// 22 (`python3 -m ziglang`, Python package ziglang) at -O2 and -O3
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "lint", "numerics"])]
+        second: Option<std::path::PathBuf>,
     },
     /// Checks file lengths, opening comments and words
     Tidy,
@@ -62,6 +67,10 @@ fn main() -> Result<()> {
         Command::Kernels { check: true, .. } => kernels::check(&repo, out),
         Command::Kernels { lint: true, .. } => kernels::lint(&repo, out),
         Command::Kernels { numerics: true, .. } => kernels::numerics(&repo, out),
+        Command::Kernels {
+            second: Some(folder),
+            ..
+        } => second::build(&repo, &folder, out),
         Command::Kernels { .. } => kernels::build(&repo, out),
         Command::Tidy => tidy::run(&repo, out),
         Command::Bless { check } => bless::run(&repo, check, out),

@@ -10,24 +10,11 @@
 use crate::support::{Args, Gpu, bytes};
 use half::{bf16, f16};
 use refrain_kernels::{ArgKind, ArgValue, Dtype, KernelRow, WordValues, find, relayout};
-use refrain_softgpu::exec::{RunStats, run_batch};
-use refrain_softgpu::isa::Target;
+use refrain_softgpu::exec::RunStats;
 
 /// Words of a control block with this position and done flag.
 pub fn control(gpu: &Gpu, pos: u32, done: u32) -> u64 {
     gpu.u32s("control", &[0, pos, done, 0, 0, 0, 0, 0, 0, 0, 0])
-}
-
-/// Runs `check` for every target and demands equal bits from all of them.
-pub fn on_all_targets(check: impl Fn(&Gpu) -> Vec<u32>) {
-    let mut first: Option<Vec<u32>> = None;
-    for target in Target::ALL {
-        let got = check(&Gpu::shipped(target));
-        match &first {
-            None => first = Some(got),
-            Some(want) => assert!(*want == got, "{target} differs from gfx1100"),
-        }
-    }
 }
 
 /// Row and immediates in its order.
@@ -69,7 +56,7 @@ pub fn launch(gpu: &Gpu, symbol: &str, pointers: &[(&str, u64)], imms: &[(&str, 
         .collect();
     let kernarg = Args(row.pack(&args).unwrap());
     let dispatch = gpu.dispatch(symbol, row.blocks(&values).unwrap(), row.block, &kernarg);
-    run_batch(&gpu.memory, &[dispatch], &gpu.config)
+    gpu.go(&[dispatch])
         .unwrap_or_else(|e| panic!("{} {symbol}: {e}", gpu.code.target))
 }
 

@@ -12,7 +12,7 @@ use refrain_softgpu::isa::Target;
 use refrain_softgpu::memory::{AddressSpace, Kind, Rights};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The machine code of one object.
 pub struct Code {
@@ -120,6 +120,21 @@ pub struct Gpu {
     pub code: Code,
     pub program: Arc<Program>,
     pub config: RunConfig,
+    trace: Mutex<Trace>,
+}
+
+/// What happened to the buffers of a [`Gpu`], so that another one can be compared with it.
+#[derive(Default)]
+struct Trace {
+    /// Name, address and bytes of every buffer, in the order of allocation.
+    buffers: Vec<(String, u64, u64)>,
+    launches: Vec<Launched>,
+}
+
+/// The buffers after a launch.
+struct Launched {
+    kernel: Arc<str>,
+    digests: Vec<blake3::Hash>,
 }
 
 /// Kernel arguments, laid out as the compiler does: each at its natural alignment.
@@ -194,7 +209,70 @@ impl Gpu {
             code,
             program,
             config: CONFIG,
+            trace: Mutex::default(),
         }
+    }
+
+    /// The shipped object of a target, then those of other compilers and optimisation levels, by
+    /// name: `cargo xtask kernels --second DIR` builds them, `REFRAIN_SECOND_OBJECTS` is that folder.
+    pub fn of_every_compiler(target: Target) -> Vec<(String, Self)> {
+        let mut gpus = vec![("shipped".to_owned(), Self::shipped(target))];
+        let Some(folder) = std::env::var_os("REFRAIN_SECOND_OBJECTS") else {
+            return gpus;
+        };
+        let mut sets: Vec<PathBuf> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        sets.sort();
+        assert!(!sets.is_empty(), "REFRAIN_SECOND_OBJECTS holds nothing");
+        gpus.extend(sets.into_iter().map(|set| {
+            let name = set.file_name().unwrap().to_string_lossy().into_owned();
+            let path = set.join(target.name()).join("refrain.co");
+            (name, Self::new(target, &path))
+        }));
+        gpus
+    }
+
+    /// Every launch left every buffer as it did on `other`; else the first that did not.
+    pub fn agrees_with(&self, other: &Self) -> Result<(), String> {
+        let (ours, theirs) = (self.trace.lock().unwrap(), other.trace.lock().unwrap());
+        if ours.launches.len() != theirs.launches.len() {
+            return Err("another number of launches".to_owned());
+        }
+        for (number, (a, b)) in ours.launches.iter().zip(&theirs.launches).enumerate() {
+            let pairs = a.digests.iter().zip(&b.digests);
+            let differs = pairs.zip(&ours.buffers).find(|((a, b), _)| a != b);
+            if a.kernel != b.kernel || a.digests.len() != b.digests.len() || differs.is_some() {
+                let buffer = differs.map_or("another launch", |(_, (name, ..))| name);
+                return Err(format!("launch {number}, {}: {buffer}", a.kernel));
+            }
+        }
+        Ok(())
+    }
+
+    /// Kernels launched, in order.
+    pub fn launched(&self) -> Vec<Arc<str>> {
+        let trace = self.trace.lock().unwrap();
+        trace.launches.iter().map(|l| l.kernel.clone()).collect()
+    }
+
+    fn named(&self, name: &str, va: u64, len: u64) -> u64 {
+        let mut trace = self.trace.lock().unwrap();
+        trace.buffers.push((name.to_owned(), va, len));
+        va
+    }
+
+    fn note(&self, kernel: &Arc<str>) {
+        let mut trace = self.trace.lock().unwrap();
+        let digest = |(_, va, len): &(String, u64, u64)| {
+            let mut bytes = vec![0; usize::try_from(*len).unwrap()];
+            self.memory.read_bytes(*va, &mut bytes).unwrap();
+            blake3::hash(&bytes)
+        };
+        let digests = trace.buffers.iter().map(digest).collect();
+        let kernel = kernel.clone();
+        trace.launches.push(Launched { kernel, digests });
     }
 
     pub fn buffer(&self, name: &str, bytes: &[u8]) -> u64 {
@@ -204,13 +282,14 @@ impl Gpu {
             .alloc(name, len, 256, Rights::READ_WRITE, Kind::Device)
             .unwrap();
         self.memory.write_bytes(va, bytes).unwrap();
-        va
+        self.named(name, va, len)
     }
 
     pub fn empty(&self, name: &str, len: u64) -> u64 {
-        self.memory
-            .alloc(name, len, 256, Rights::READ_WRITE, Kind::Device)
-            .unwrap()
+        let kind = Kind::Device;
+        let rights = Rights::READ_WRITE;
+        let va = self.memory.alloc(name, len, 256, rights, kind).unwrap();
+        self.named(name, va, len)
     }
 
     pub fn f32s(&self, name: &str, values: &[f32]) -> u64 {
@@ -302,7 +381,11 @@ impl Gpu {
     }
 
     pub fn go(&self, batch: &[Dispatch]) -> Result<RunStats, ExecError> {
-        run_batch(&self.memory, batch, &self.config)
+        let stats = run_batch(&self.memory, batch, &self.config)?;
+        if let Some(last) = batch.last() {
+            self.note(&last.name);
+        }
+        Ok(stats)
     }
 }
 
