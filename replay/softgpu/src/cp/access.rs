@@ -7,6 +7,7 @@
 
 use super::fault::Pm4Reason;
 use crate::memory::{Access, AddressSpace, MemoryFault};
+use crate::strict::Accesses;
 use refrain_packet::packet::{ReleaseMem, WaitRegMem};
 use refrain_packet::tables::opcodes::{op, opcode};
 use refrain_packet::tables::reserved_mask;
@@ -50,13 +51,21 @@ fn memory(fault: MemoryFault) -> Pm4Reason {
     Pm4Reason::Memory { fault }
 }
 
+/// WR_CONFIRM of WRITE_DATA and COPY_DATA.
+const WR_CONFIRM: u32 = 1 << 20;
+
+/// The word at `va` for strict mode; what cannot be read is refused elsewhere.
+fn word(space: &AddressSpace, va: u64) -> u32 {
+    space.load_u32(va, Ordering::Acquire).unwrap_or_default()
+}
+
 /// WRITE_DATA to memory.
 pub(super) fn write_data(
     space: &AddressSpace,
     control: u32,
     address: u64,
     data: &[u32],
-) -> Result<(), Pm4Reason> {
+) -> Result<Accesses, Pm4Reason> {
     let destination = control >> 8 & 15;
     if !MEMORY.contains(&destination) {
         return field("DST_SEL", destination, "is not written; use memory, 2 or 5");
@@ -64,12 +73,18 @@ pub(super) fn write_data(
     let step = if control >> 16 & 1 == 0 { 4 } else { 0 };
     let bytes = 4 + step * (data.len() as u64).saturating_sub(1);
     place(space, address, bytes, 4, Access::Write)?;
+    let before = word(space, address);
     for (word, at) in data.iter().zip((0..).map(|index| address + step * index)) {
         space
             .store_u32(at, *word, Ordering::Release)
             .map_err(memory)?;
     }
-    Ok(())
+    Ok(Accesses {
+        read: None,
+        write: Some((address, bytes)),
+        values: (before, word(space, address)),
+        confirmed: control & WR_CONFIRM != 0,
+    })
 }
 
 /// COPY_DATA from memory or of an immediate to memory.
@@ -78,7 +93,7 @@ pub(super) fn copy_data(
     control: u32,
     src: u64,
     dst: u64,
-) -> Result<(), Pm4Reason> {
+) -> Result<Accesses, Pm4Reason> {
     let (source, destination) = (control & 15, control >> 8 & 15);
     if !MEMORY.contains(&destination) {
         return field("DST_SEL", destination, "is not written; use memory, 2 or 5");
@@ -99,7 +114,14 @@ pub(super) fn copy_data(
         }
     };
     place(space, dst, bytes, bytes, Access::Write)?;
-    store(space, dst, bytes, value).map_err(memory)
+    let before = word(space, dst);
+    store(space, dst, bytes, value).map_err(memory)?;
+    Ok(Accesses {
+        read: (source == 2).then_some((src, bytes)),
+        write: Some((dst, bytes)),
+        values: (before, word(space, dst)),
+        confirmed: control & WR_CONFIRM != 0,
+    })
 }
 
 fn load(space: &AddressSpace, va: u64, bytes: u64) -> Result<u64, MemoryFault> {
@@ -121,19 +143,22 @@ fn store(space: &AddressSpace, va: u64, bytes: u64, value: u64) -> Result<(), Me
 pub(super) struct Release {
     pub address: u64,
     /// 4 or 8.
-    bytes: u64,
+    pub bytes: u64,
     value: u64,
     /// Adds instead of storing.
     add: bool,
 }
 
 impl Release {
-    pub(super) fn perform(&self, space: &AddressSpace) -> Result<(), MemoryFault> {
+    /// Writes; gives the low words before and after.
+    pub(super) fn perform(&self, space: &AddressSpace) -> Result<(u32, u32), MemoryFault> {
         if self.add {
             let before = space.fetch_add_u32(self.address, self.value as u32, Ordering::AcqRel);
-            return before.map(drop);
+            return before.map(|before| (before, before.wrapping_add(self.value as u32)));
         }
-        store(space, self.address, self.bytes, self.value)
+        let before = word(space, self.address);
+        store(space, self.address, self.bytes, self.value)?;
+        Ok((before, self.value as u32))
     }
 }
 
@@ -223,16 +248,23 @@ pub(super) fn wait_reg_mem(space: &AddressSpace, packet: &WaitRegMem) -> Result<
     }
     place(space, packet.address, 4, 4, Access::Read)?;
     let value = space.load_u32(packet.address, Ordering::Acquire);
-    let value = value.map_err(memory)? & packet.mask;
-    let reference = packet.reference & packet.mask;
-    Ok(match function {
-        0 => true,
+    let value = value.map_err(memory)?;
+    if function > 6 {
+        return field("FUNCTION", function, "does not exist; 0 to 6 do");
+    }
+    Ok(meets(packet, value))
+}
+
+/// Whether a word meets a WAIT_REG_MEM.
+pub(super) fn meets(packet: &WaitRegMem, value: u32) -> bool {
+    let (value, reference) = (value & packet.mask, packet.reference & packet.mask);
+    match packet.control & 7 {
         1 => value < reference,
         2 => value <= reference,
         3 => value == reference,
         4 => value != reference,
         5 => value >= reference,
         6 => value > reference,
-        _ => return field("FUNCTION", function, "does not exist; 0 to 6 do"),
-    })
+        _ => true,
+    }
 }

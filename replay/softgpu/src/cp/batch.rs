@@ -7,7 +7,7 @@ use super::inject;
 use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch_until};
 use crate::gpu::{Shared, count};
 use crate::object::Kernel;
-use crate::strict::Pending;
+use crate::strict::{Pending, PendingRelease};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -52,7 +52,7 @@ pub(crate) struct Batch {
     /// What strict mode knows about each launch; empty in the fast mode.
     watched: Vec<Pending>,
     /// Writes of RELEASE_MEM, each by the packet of that origin, behind the launches.
-    releases: Vec<(Release, Origin)>,
+    releases: Vec<(Release, Origin, Option<PendingRelease>)>,
     /// The queue is being destroyed: what runs is given up.
     killed: Arc<AtomicBool>,
 }
@@ -67,8 +67,13 @@ impl Batch {
     }
 
     /// Has `release` follow everything in flight.
-    pub(super) fn release(&mut self, release: Release, origin: Origin) {
-        self.releases.push((release, origin));
+    pub(super) fn release(
+        &mut self,
+        release: Release,
+        origin: Origin,
+        watched: Option<PendingRelease>,
+    ) {
+        self.releases.push((release, origin, watched));
     }
 
     /// Whether nothing is in flight, writes at the end of the pipe included.
@@ -155,8 +160,8 @@ impl Batch {
     }
 
     fn release_all(&mut self, shared: &Shared, queue: u64) -> Result<(), Box<QueueFault>> {
-        for (release, origin) in self.releases.drain(..) {
-            release.perform(&shared.memory).map_err(|fault| {
+        for (release, origin, watched) in self.releases.drain(..) {
+            let values = release.perform(&shared.memory).map_err(|fault| {
                 let what = "writing at the end of the pipe (RELEASE_MEM)";
                 Box::new(QueueFault {
                     queue,
@@ -167,6 +172,9 @@ impl Batch {
                     cause: Cause::Memory { what, fault },
                 })
             })?;
+            if let (Some(strict), Some(watched)) = (&shared.strict, watched) {
+                strict.model().released(watched, values);
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::registers::Registers;
 use crate::gpu::{Shared, count};
 use crate::memory::Access;
 use crate::object::Kernel;
-use crate::strict::Facts;
+use crate::strict::{Accesses, Facts, Site};
 use refrain_packet::decode::{Located, packets};
 use refrain_packet::packet::{AcquireMem, Packet};
 use refrain_packet::tables::gcr::{self, GCR_FIELDS};
@@ -213,26 +213,39 @@ impl Run<'_> {
                 }
                 Step::Nothing
             }),
-            _ => self.access(&located.packet),
+            _ => self.access(located, packet),
         };
         // The fault of a launch that a wait found is its own, not this packet's.
         if let Ok(Step::Blocked) = done {
-            return self.wait_again(located, &wrong);
+            return self.wait_again(located, packet, &wrong);
         }
         done.map_err(|reason| self.fault(wrong(reason), None))
     }
 
     /// A packet by which the processor touches memory itself.
-    fn access(&mut self, packet: &Packet<'_>) -> Result<Step, Pm4Reason> {
+    fn access(&mut self, located: &Located<'_>, name: &'static str) -> Result<Step, Pm4Reason> {
+        let site = Site {
+            queue: self.owner.queue,
+            packet: self.owner.packet,
+            dword: located.offset,
+            name,
+        };
         let (space, generation) = (&self.shared.memory, self.registers.gfx().generation());
-        match *packet {
+        let strict = self.shared.strict.as_ref();
+        let told = |accesses: Accesses| {
+            if let Some(strict) = strict {
+                strict.model().processor(site, &accesses);
+            }
+            Step::Nothing
+        };
+        match located.packet {
             Packet::WriteData {
                 control,
                 address,
                 data,
-            } => access::write_data(space, control, address, data).map(|()| Step::Nothing),
+            } => access::write_data(space, control, address, data).map(told),
             Packet::CopyData { control, src, dst } => {
-                access::copy_data(space, control, src, dst).map(|()| Step::Nothing)
+                access::copy_data(space, control, src, dst).map(told)
             }
             Packet::ReleaseMem(ref packet) => {
                 let Some(release) = access::release_mem(space, generation, packet)? else {
@@ -243,11 +256,19 @@ impl Run<'_> {
                     packet_type: self.owner.packet_type,
                     signal: 0,
                 };
-                self.batch.release(release, origin);
+                let watched = strict.map(|strict| {
+                    let span = (release.address, release.bytes);
+                    strict.model().release_mem(site, span, packet.control)
+                });
+                self.batch.release(release, origin, watched);
                 Ok(Step::Released(release.address))
             }
             Packet::WaitRegMem(ref packet) => {
                 let met = access::wait_reg_mem(space, packet)?;
+                if let Some(strict) = strict.filter(|_| met) {
+                    let meets = |value| access::meets(packet, value);
+                    strict.model().wait_mem(site, packet.address, &meets);
+                }
                 Ok(match (met, self.batch.is_idle()) {
                     (true, true) => Step::Passed(packet.address),
                     // Memory may have met it before what is in flight writes there.
@@ -263,10 +284,11 @@ impl Run<'_> {
     fn wait_again(
         &mut self,
         located: &Located<'_>,
+        name: &'static str,
         wrong: &dyn Fn(Pm4Reason) -> Pm4Error,
     ) -> Result<Step, Box<QueueFault>> {
         self.batch.run(self.shared, self.owner.queue)?;
-        self.access(&located.packet)
+        self.access(located, name)
             .map_err(|reason| self.fault(wrong(reason), None))
     }
 

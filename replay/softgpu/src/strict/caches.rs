@@ -57,6 +57,8 @@ struct CacheRow {
     name: &'static str,
     gcr: u32,
     gcr_name: &'static str,
+    /// The bit of RELEASE_MEM's control word.
+    release: u32,
     gfx11: bool,
     gfx12: bool,
 }
@@ -66,6 +68,7 @@ const fn cache(
     name: &'static str,
     gcr: u32,
     gcr_name: &'static str,
+    release: u32,
     gfx12: bool,
 ) -> CacheRow {
     let gfx11 = true;
@@ -74,6 +77,7 @@ const fn cache(
         name,
         gcr,
         gcr_name,
+        release,
         gfx11,
         gfx12,
     }
@@ -85,11 +89,19 @@ const CACHES: [CacheRow; Caches::COUNT] = [
         "scalar cache",
         gcr::GLK_INV,
         "GLK_INV",
+        1 << 30,
         true,
     ),
-    cache(Caches::L0, "vector L0", gcr::GLV_INV, "GLV_INV", true),
-    cache(Caches::L1, "L1", gcr::GL1_INV, "GL1_INV", false),
-    cache(Caches::L2, "L2", gcr::GL2_INV, "GL2_INV", true),
+    cache(
+        Caches::L0,
+        "vector L0",
+        gcr::GLV_INV,
+        "GLV_INV",
+        1 << 14,
+        true,
+    ),
+    cache(Caches::L1, "L1", gcr::GL1_INV, "GL1_INV", 1 << 15, false),
+    cache(Caches::L2, "L2", gcr::GL2_INV, "GL2_INV", 1 << 20, true),
 ];
 
 /// The rules of one target.
@@ -131,6 +143,13 @@ impl Rules {
     pub(crate) fn by_gcr(self, word: u32) -> Caches {
         self.rows()
             .filter(|row| word & row.gcr != 0)
+            .fold(Caches::NONE, |set, row| set.with(row.cache))
+    }
+
+    /// What a RELEASE_MEM with this control word invalidates at the end of the pipe.
+    pub(crate) fn by_release(self, control: u32) -> Caches {
+        self.rows()
+            .filter(|row| control & row.release != 0)
             .fold(Caches::NONE, |set, row| set.with(row.cache))
     }
 

@@ -93,6 +93,7 @@ impl Model {
             reads,
         } = launch;
         for (start, end) in touched.writes.iter() {
+            self.order.forget_words(start, end - start);
             self.writers.set(start, end, pending.author);
         }
         if self.config.footprints > 0 {
@@ -327,7 +328,7 @@ impl Model {
         report
     }
 
-    fn acquire_remedy(&self, who: &Party, stale: Caches) -> String {
+    pub(super) fn acquire_remedy(&self, who: &Party, stale: Caches) -> String {
         let (names, word) = self.rules.gcr_names(stale);
         match who.dword {
             Some(dword) => format!(
@@ -353,7 +354,12 @@ impl Model {
         for (queue, list) in (0u16..).zip(&self.live) {
             let first = list.partition_point(|past| past.author.number() <= knows.done(queue));
             for past in list.iter().skip(first) {
-                if !knows.knows(past.author) {
+                if knows.knows(past.author) {
+                    continue;
+                }
+                if past.who.processor {
+                    reports.extend(self.meet_processor(launch, past));
+                } else {
                     let sides = (&past.reads, &past.writes, &past.who);
                     self.meet(index, launch, sides, &mut reports);
                 }
@@ -368,6 +374,18 @@ impl Model {
         for report in reports.into_iter().take(PER_LAUNCH) {
             self.log.add(report);
         }
+    }
+
+    /// A launch and an access of the packet processor that it does not know.
+    fn meet_processor(&self, launch: &Done, past: &Past) -> Option<Report> {
+        let pending = &launch.pending;
+        let here = Past {
+            who: pending.who.clone(),
+            author: pending.author,
+            reads: launch.reads.clone(),
+            writes: launch.touched.writes.clone(),
+        };
+        self.unordered(past, &here)
     }
 
     /// What a launch and one that nothing orders before it share.

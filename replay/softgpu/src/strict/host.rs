@@ -24,18 +24,23 @@ impl Model {
         self.writers.remove(base, base.saturating_add(len));
         self.shadow.release(base, len);
         self.kernargs.release(base, len);
+        self.order.forget_words(base, len);
     }
 
     /// The host wrote through a call.
     pub(crate) fn host_wrote(&mut self, va: u64, len: u64) {
         self.shadow.define(va, len);
         self.race_with_host(va, len, true);
+        self.order.forget_words(va, len);
         let author = self.order.host_write();
         self.writers.set(va, va.saturating_add(len), author);
     }
 
     /// The host reads through a call.
     pub(crate) fn host_reads(&mut self, va: u64, len: u64) {
+        if len <= 8 {
+            self.order.host_looks(va);
+        }
         self.race_with_host(va, len, false);
         let hides = self.buffer(va).2.is_some_and(Rules::l2_hides);
         if !hides {
@@ -197,6 +202,7 @@ impl Model {
             queue: fault.queue,
             packet: fault.packet,
             dword: None,
+            processor: false,
         });
         let mut report = match &fault.cause {
             Cause::Exec(ExecError::Wave(wave)) => self.wave_fault(who, wave),

@@ -181,6 +181,7 @@ impl Kernargs {
                 queue,
                 packet,
                 dword: launch.dword,
+                processor: false,
             };
             let new = self.slot(launch, party, in_flight, &mut shared);
             if new {

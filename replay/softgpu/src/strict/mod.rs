@@ -11,6 +11,7 @@
 //! | `shadow` | which bytes were ever written |
 //! | `clock`, `order` | who knows whose work to be finished; which caches are fresh as of when |
 //! | `caches` | what lies on an access's path and what invalidates it, per generation |
+//! | `processor`, `publish` | the packet processor's own accesses; words that waits look at |
 //! | `kernarg` | kernel arguments in flight |
 //! | `declare` | what launches are declared to touch |
 //! | `model`, `check`, `watch`, `host` | the whole, and its four sides: batch, waves, packets, host |
@@ -27,6 +28,8 @@ mod host;
 mod kernarg;
 mod model;
 mod order;
+mod processor;
+mod publish;
 mod ranges;
 mod report;
 mod shadow;
@@ -44,6 +47,7 @@ pub use footprint::{
 };
 use model::Model;
 pub(crate) use model::{Facts, Pending};
+pub(crate) use processor::{Accesses, PendingRelease, Site};
 pub use report::{
     Bytes, Instruction, Party, REPORT_KINDS, Report, ReportKind, ReportKindRow, Reports,
 };

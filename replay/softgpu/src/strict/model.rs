@@ -141,6 +141,7 @@ impl Model {
             queue: facts.queue,
             packet: facts.packet,
             dword: facts.dword,
+            processor: false,
         };
         let declared = self.turn(&mut who);
         self.remember(author, who.clone());
@@ -185,7 +186,7 @@ impl Model {
         None
     }
 
-    fn remember(&mut self, author: Author, who: Party) {
+    pub(super) fn remember(&mut self, author: Author, who: Party) {
         let Some(queue) = author.queue().map(usize::from) else {
             return;
         };
@@ -301,7 +302,9 @@ impl Model {
             return;
         };
         if let Some(list) = self.live.get_mut(queue) {
-            list.push_back(Arc::new(past));
+            // The processor's accesses overtake launches in flight.
+            let at = list.partition_point(|other| other.author < past.author);
+            list.insert(at, Arc::new(past));
         }
     }
 

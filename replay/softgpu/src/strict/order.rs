@@ -9,11 +9,15 @@
 //! | the host loads or waits for a signal | the host knows what the signal knows |
 //! | an acquire fence or ACQUIRE_MEM | each cache that it names is fresh as of what the queue knows |
 //! | a release fence of system scope, GL2_WB | the L2 was written back as of what is known there |
+//! | WRITE_DATA, COPY_DATA with WR_CONFIRM | the queue knows the write |
+//! | RELEASE_MEM writes | the word knows the queue's earlier launches, and its cache operations |
+//! | WAIT_REG_MEM passes | the queue knows what the word does (`publish`) |
 //!
 //! All threads of the host count as one observer: their own synchronisation is theirs to prove.
 
 use super::caches::Caches;
 use super::clock::{Author, Clock};
+use super::publish::{Published, Words};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -28,6 +32,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// The L2 is written back once what is known is finished.
+    pub(crate) fn write_back(&mut self) {
+        self.written_back = Arc::clone(&self.knows);
+    }
+
     /// The caches of `path` that may still hold what was there before `author` wrote.
     pub(crate) fn stale(&self, path: Caches, author: Author) -> Caches {
         path.indices()
@@ -48,7 +57,7 @@ struct QueueOrder {
 
 /// A signal, or the host.
 #[derive(Clone, Debug, Default)]
-struct Observer {
+pub(super) struct Observer {
     knows: Clock,
     written_back: Clock,
 }
@@ -66,6 +75,7 @@ pub(crate) struct Order {
     queues: Vec<QueueOrder>,
     index: HashMap<u64, u16>,
     signals: HashMap<u64, Observer>,
+    words: Words,
     host: Observer,
     host_writes: u64,
 }
@@ -174,6 +184,80 @@ impl Order {
         }
         if signal != 0 {
             self.signals.entry(signal).or_default().join(&seen);
+        }
+    }
+
+    /// What follows in the queue knows that the packet processor's write is done.
+    pub(crate) fn confirm(&mut self, id: u64, author: Author) {
+        Arc::make_mut(&mut self.queue(id).now.knows).finish_one(author);
+    }
+
+    /// An event at the end of the pipe comes behind everything in front of it in its queue.
+    pub(crate) fn end_of_pipe(author: Author, at: &mut Snapshot) {
+        if let Some(queue) = author.queue() {
+            Arc::make_mut(&mut at.knows).finish(queue, author.number() - 1);
+        }
+    }
+
+    /// The packet processor has written a word, having known `at` and invalidated `caches`.
+    pub(crate) fn publish(
+        &mut self,
+        author: Author,
+        va: u64,
+        values: (u32, u32),
+        at: &Snapshot,
+        caches: Caches,
+    ) {
+        let mut seen = Observer {
+            knows: (*at.knows).clone(),
+            written_back: (*at.written_back).clone(),
+        };
+        seen.knows.finish_one(author);
+        let write = Published {
+            author,
+            values,
+            seen,
+            caches,
+            fresh: Arc::clone(&at.knows),
+        };
+        self.words.push(va, write);
+    }
+
+    /// Words that somebody else than the processor wrote, or that are gone.
+    pub(crate) fn forget_words(&mut self, va: u64, len: u64) {
+        self.words.forget(va, len);
+    }
+
+    /// A wait for a word of memory passes; `host` is the word's writer, if that was the host.
+    pub(crate) fn wait_word(
+        &mut self,
+        id: u64,
+        va: u64,
+        meets: &dyn Fn(u32) -> bool,
+        host: Option<Author>,
+    ) {
+        let index = self.index(id);
+        let now = &mut self.queues[usize::from(index)].now;
+        if let Some(author) = host {
+            Arc::make_mut(&mut now.knows).finish_one(author);
+        }
+        let Some(write) = self.words.told(va, &now.knows, meets) else {
+            return;
+        };
+        Arc::make_mut(&mut now.knows).join(&write.seen.knows);
+        Arc::make_mut(&mut now.written_back).join(&write.seen.written_back);
+        // The caches are modelled per queue; only its own are known to be fresh.
+        if write.author.queue() == Some(index) {
+            for cache in write.caches.indices() {
+                Arc::make_mut(&mut now.fresh[cache]).join(&write.fresh);
+            }
+        }
+    }
+
+    /// The host reads a word; a value that the processor changed tells it of the write.
+    pub(crate) fn host_looks(&mut self, va: u64) {
+        if let Some(seen) = self.words.last(va) {
+            self.host.join(seen);
         }
     }
 

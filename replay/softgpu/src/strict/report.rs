@@ -165,6 +165,8 @@ pub struct Party {
     pub packet: u64,
     /// Dword of the indirect buffer, for a launch of one.
     pub dword: Option<u32>,
+    /// No launch but an access of the packet processor itself; `kernel` is its packet's name.
+    pub processor: bool,
 }
 
 impl Party {
@@ -206,7 +208,8 @@ impl fmt::Display for Party {
             write!(f, "step {step}, ")?;
         }
         if !self.kernel.is_empty() {
-            write!(f, "kernel {} ", self.kernel)?;
+            let what = if self.processor { "packet" } else { "kernel" };
+            write!(f, "{what} {} ", self.kernel)?;
         }
         write!(f, "({})", self.place())
     }
@@ -353,7 +356,12 @@ fn party(out: &mut String, key: &str, party: &Party) {
         if let Some(step) = &party.step {
             text(out, "step", step);
         }
-        text(out, "kernel", &party.kernel);
+        let key = if party.processor {
+            "packet_name"
+        } else {
+            "kernel"
+        };
+        text(out, key, &party.kernel);
         let _ = write!(
             out,
             ",\"queue\":{},\"packet\":{}",
@@ -493,6 +501,7 @@ mod tests {
             queue: 2,
             packet: 7,
             dword: Some(40),
+            processor: false,
         };
         Report {
             argument: Some("k".to_owned()),

@@ -14,4 +14,5 @@ mod caches;
 mod memory;
 mod order;
 mod packets;
+mod processor;
 mod rig;
