@@ -107,11 +107,7 @@ fn weakened(gpu: &Gpu, kernel: &Kernel, place: &Place, allowed: u32) -> Arc<Prog
 
 /// What strict mode finds when `program` stands in for the kernel of `case`.
 fn findings(gpu: &Gpu, case: &Case, program: &Arc<Program>, seed: u64) -> Vec<WaveFinding> {
-    let saved: Vec<Vec<u32>> = case
-        .outputs
-        .iter()
-        .map(|(va, n)| gpu.read_u32s(*va, *n))
-        .collect();
+    case.restore(gpu);
     let batch = [Dispatch {
         program: program.clone(),
         ..case.dispatch.clone()
@@ -126,10 +122,6 @@ fn findings(gpu: &Gpu, case: &Case, program: &Arc<Program>, seed: u64) -> Vec<Wa
         &mut keeper,
     )
     .unwrap();
-    for ((va, _), words) in case.outputs.iter().zip(saved) {
-        let bytes = super::support::bytes(words);
-        gpu.memory.write_bytes(*va, &bytes).unwrap();
-    }
     keeper.found.into_iter().map(|(_, f)| f).collect()
 }
 
