@@ -121,7 +121,7 @@ fn fill(row: &KernelRow, arg: &Arg, len: usize, shape: &Shape, random: &mut Rand
         ("prompt", _) => return bytes(30..30 + dwords as u32),
         // Distinct, and one past the last expert, which the kernels clamp.
         ("ids", _) => return bytes((0..dwords as u32).map(|slot| 5 - 2 * slot.min(2))),
-        ("logits", _) if shape.ties => return bytes((0..dwords).map(|_| 1.0f32.to_bits())),
+        ("logits", _) if shape.ties => return bytes((0..dwords).map(|_| f32::INFINITY.to_bits())),
         _ => {}
     }
     let dtype = row.dtype.filter(|_| is_typed(row, arg));

@@ -11,7 +11,7 @@ pub(super) struct Shape {
     pub(super) imms: &'static [(&'static str, u32)],
     /// One launch for each: the control words that are not 0.
     pub(super) at: &'static [&'static [(Word, u32)]],
-    /// All logits alike.
+    /// All logits are +inf.
     pub(super) ties: bool,
 }
 
@@ -85,6 +85,7 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(RANGED, &[("r0", 0), ("r1", 16), ("rows", 16), ("k", 288)], START),
     shape(RANGED, &[("r0", 0), ("r1", 40), ("rows", 40), ("k", 704)], START),
     shape(SEVERAL, &[("m0", 5), ("m1", 3), ("m2", 2), ("m3", 1), ("k", 32)], START),
+    shape(SEVERAL, &[("m0", 3), ("m1", 20), ("m2", 17), ("m3", 2), ("k", 256)], START),
     shape(SEVERAL, &[("m0", 17), ("m1", 16), ("m2", 3), ("m3", 30), ("k", 288)], START),
     shape(SEVERAL, &[("m0", 3), ("m1", 20), ("m2", 17), ("m3", 2), ("k", 704)], START),
     shape(&[Op::QkNorm], &[("heads", 3), ("kv_heads", 2), ("head_dim", 64)], START),
@@ -114,10 +115,15 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(&[Op::GatedNorm], &[("heads", 3), ("head_dim", 32)], START),
     shape(&[Op::GatedNorm], &[("heads", 3), ("head_dim", 128)], START),
     shape(&[Op::ShortConv], &[("e", 300)], STEPS),
+    shape(&[Op::MoeRoute], &[("n", 5), ("top_k", 1), ("normalize", 1)], START),
     shape(&[Op::MoeRoute], &[("n", 8), ("top_k", 2), ("normalize", 1)], START),
     shape(&[Op::MoeRoute], &[("n", 300), ("top_k", 8), ("normalize", 0)], START),
     shape(&[Op::MoeRoute], &[("n", 1000), ("top_k", 10), ("normalize", 1)], START),
-    shape(EXPERTS, &[("experts", 5), ("top_k", 3), ("r0", 1), ("r1", 30), ("m", 32), ("k", 64)],
+    shape(EXPERTS, &[("experts", 5), ("top_k", 3), ("r0", 1), ("r1", 30), ("m", 32), ("k", 32)],
+        START),
+    shape(EXPERTS, &[("experts", 5), ("top_k", 3), ("r0", 0), ("r1", 16), ("m", 16), ("k", 256)],
+        START),
+    shape(EXPERTS, &[("experts", 5), ("top_k", 2), ("r0", 0), ("r1", 16), ("m", 16), ("k", 288)],
         START),
     shape(EXPERTS, &[("experts", 5), ("top_k", 2), ("r0", 0), ("r1", 16), ("m", 16), ("k", 704)],
         START),
