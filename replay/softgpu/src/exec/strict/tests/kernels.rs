@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 #[test]
 fn every_seed_gives_the_same_bytes_and_no_finding() {
     let seeds = if std::env::var_os("REFRAIN_LONG").is_some() {
-        500
+        100
     } else {
         2
     };
