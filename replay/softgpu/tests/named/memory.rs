@@ -62,9 +62,20 @@ fn issue_vllm_13418_2048_floats_written_as_4096() {
             "kernel fill",
             "scratch",
             "which has 8192 bytes",
+            "argument 0 (offset 0)",
             "global_store_b32",
+            "check the buffer size, the grid and the offset",
         ];
-        verdict("past the end", fault, &gpu.reports(), OutOfBounds, &names);
+        let reports = gpu.reports();
+        verdict("past the end", fault, &reports, OutOfBounds, &names);
+        for report in &reports {
+            // Groups run in any order; each writes 128 bytes from a multiple of that.
+            let bytes = report.bytes.as_ref().unwrap();
+            assert!((8192..16384).contains(&bytes.offset), "{report}");
+            assert_eq!((bytes.offset % 128, bytes.len), (0, 4), "{report}");
+            let past = format!("reaches {} bytes past the end", bytes.offset + 4 - 8192);
+            assert!(report.detail.contains(&past), "{report}");
+        }
     });
 }
 
