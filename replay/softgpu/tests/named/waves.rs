@@ -20,8 +20,9 @@ const CASES: &[Case] = &[
         kind: LdsRace,
         names: &[
             "lds-race: kernel reverse_racing (queue 1, packet 1)",
-            "read after write with wave",
-            "ds_load_b32",
+            "after",
+            "with wave",
+            "`ds_",
             "put a barrier between the two",
         ],
     },
