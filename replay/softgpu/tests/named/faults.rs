@@ -1,9 +1,9 @@
 //! Faults that stop a queue: the launch, the argument, the distance and the remedy.
 
-use crate::harness::{BARRIER_BIT, Ib};
-use crate::rig::{Named, SYSTEM, both, verdict};
+use crate::harness::{BARRIER_BIT, Ib, fixture};
+use crate::rig::{Named, SYSTEM, both, config, verdict};
 use refrain_softgpu::isa::Target;
-use refrain_softgpu::strict::ReportKind::{OutOfBounds, PacketRejected};
+use refrain_softgpu::strict::ReportKind::{OutOfBounds, PacketRejected, WaveStopped};
 use refrain_softgpu::strict::{
     Declarations, DeclaredArg, DeclaredExtent, DeclaredLaunch, DeclaredRange,
 };
@@ -154,4 +154,42 @@ fn a_refused_packet_has_a_remedy() {
             verdict(what, fault, &gpu.reports(), PacketRejected, &[remedy]);
         }
     }
+}
+
+/// A branch to where no code is takes the place of every wait for vector loads.
+#[test]
+fn a_wave_that_stops_has_a_remedy() {
+    both(|target, fault| {
+        let wait = match target {
+            Target::Gfx1201 => 0xBFC0_0000_u32,
+            _ => 0xBF89_03F7,
+        };
+        let mut object = fixture(&format!("tests/fixtures/named.{target}.co"));
+        for word in object.as_chunks_mut::<4>().0 {
+            if fault && *word == wait.to_le_bytes() {
+                *word = 0xBFA0_7000_u32.to_le_bytes();
+            }
+        }
+        let gpu = Named::with(config(target), &object);
+        let (out, x) = (gpu.buffer("out", 32), gpu.buffer("x", 32));
+        let mut ib = Ib::default();
+        ib.state(&gpu.rig, "copy", gpu.args(&[out, x], &[]));
+        ib.launch(1).flush();
+        if fault {
+            gpu.rig.submit(&[gpu.vendor(&ib, SYSTEM, 0)]);
+            gpu.rig.fault();
+        } else {
+            gpu.run_ib(&ib);
+        }
+        let place = format!(
+            "kernel copy (queue 1, packet 0, dword {})",
+            dispatches(&ib)[0]
+        );
+        let names = [
+            &*place,
+            "where no instruction begins",
+            "correct the branch or the return address that led there",
+        ];
+        verdict("branch", fault, &gpu.reports(), WaveStopped, &names);
+    });
 }
