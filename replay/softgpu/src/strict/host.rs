@@ -1,14 +1,11 @@
-//! What the host does, and what goes wrong outside waves: allocations, copies, doorbells, signals,
-//! faults.
+//! What the host does: allocations, copies, doorbells, signals. Faults are left to `fault`.
 
 use super::caches::Rules;
 use super::clock::Author;
 use super::kernarg::{contents, digest};
 use super::model::{Model, Past};
-use super::report::{Bytes, Party, Report, ReportKind};
-use crate::cp::{Cause, Pm4Error, Pm4Reason, QueueFault};
-use crate::exec::{ExecError, WaveError, WaveFault};
-use crate::memory::{Access, FaultReason, Kind, MemoryFault, Rights};
+use super::report::{Party, Report, ReportKind};
+use crate::memory::Rights;
 use std::sync::Arc;
 
 impl Model {
@@ -187,102 +184,6 @@ impl Model {
         self.order.remove(queue);
         self.kernargs.remove_queue(queue);
         self.rung.remove(&queue);
-    }
-
-    /// A queue stopped.
-    pub(crate) fn fault(&mut self, fault: &QueueFault) {
-        if matches!(fault.cause, Cause::Strict(_)) {
-            return;
-        }
-        let kernel = fault.kernel.clone().unwrap_or_else(|| "".into());
-        let known = self.party_of_packet(fault.queue, fault.packet, &kernel);
-        let mut who = known.unwrap_or(Party {
-            step: None,
-            kernel,
-            queue: fault.queue,
-            packet: fault.packet,
-            dword: None,
-            processor: false,
-        });
-        let mut report = match &fault.cause {
-            Cause::Exec(ExecError::Wave(wave)) => self.wave_fault(who, wave),
-            Cause::Pm4(Pm4Error::Packet { dword, reason, .. }) => {
-                who.dword = Some(*dword);
-                let kind = match reason {
-                    Pm4Reason::Unset { .. } => ReportKind::RegisterUnset,
-                    _ => ReportKind::PacketRejected,
-                };
-                Report::new(kind, who, fault.cause.to_string())
-            }
-            Cause::Exec(_) => Report::new(ReportKind::WaveStopped, who, fault.cause.to_string()),
-            _ => Report::new(ReportKind::PacketRejected, who, fault.cause.to_string()),
-        };
-        if report.kind != ReportKind::OutOfBounds {
-            // The message of a fault carries its own remedy.
-            "see the message".clone_into(&mut report.remedy);
-        }
-        self.log.add(report);
-    }
-
-    fn wave_fault(&self, who: Party, wave: &WaveError) -> Report {
-        let kernel = self.registry.at(&who.kernel, wave.pc);
-        let entry = kernel.map_or(0, |kernel| kernel.entry_va);
-        let instruction = super::report::Instruction {
-            offset: wave.pc.wrapping_sub(entry),
-            text: wave.instruction.clone(),
-            group: wave.group[0],
-            wave: wave.wave,
-        };
-        let mut report = match &wave.fault {
-            WaveFault::Memory { lane, fault } => self.memory_fault(who, *lane, fault),
-            other => Report::new(ReportKind::WaveStopped, who, other.to_string()),
-        };
-        report.instruction = Some(instruction);
-        report
-    }
-
-    fn memory_fault(&self, who: Party, lane: u32, fault: &MemoryFault) -> Report {
-        let near = fault.nearest.as_ref();
-        let write = matches!(fault.access, Access::Write | Access::Atomic);
-        let kind = near
-            .and_then(|near| self.memory.find(near.base))
-            .map(|info| info.kind);
-        let packets = matches!(
-            kind,
-            Some(Kind::Code | Kind::IndirectBuffer | Kind::Kernarg)
-        );
-        let kind = if write && fault.reason == FaultReason::Rights && packets {
-            ReportKind::PacketMemoryWritten
-        } else {
-            ReportKind::OutOfBounds
-        };
-        // The text of the fault has addresses, which differ from run to run.
-        let detail = match near {
-            Some(near) => {
-                let offset = i128::from(fault.address) - i128::from(near.base);
-                format!(
-                    "lane {lane}: {} of {} bytes at byte {offset} of `{}`, which has {} bytes{}",
-                    fault.access,
-                    fault.length,
-                    near.name,
-                    near.len,
-                    match fault.reason {
-                        FaultReason::Freed => " and was freed",
-                        FaultReason::Rights => " and does not allow it",
-                        _ => "",
-                    }
-                )
-            }
-            None => format!("lane {lane}: {} of {} bytes", fault.access, fault.length),
-        };
-        let mut report = Report::new(kind, who, detail);
-        report.bytes = near.and_then(|near| {
-            Some(Bytes {
-                buffer: Arc::clone(&near.name),
-                offset: fault.address.checked_sub(near.base)?,
-                len: fault.length,
-            })
-        });
-        report
+        self.failed.remove(&queue);
     }
 }

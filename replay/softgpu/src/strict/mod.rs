@@ -15,6 +15,7 @@
 //! | `kernarg` | kernel arguments in flight |
 //! | `declare` | what launches are declared to touch |
 //! | `model`, `check`, `watch`, `host` | the whole, and its four sides: batch, waves, packets, host |
+//! | `fault` | which launch stopped a queue, at which argument, and what would help |
 //! | `report`, `footprint` | what comes out |
 
 mod bits;
@@ -22,6 +23,7 @@ mod caches;
 mod check;
 mod clock;
 mod declare;
+mod fault;
 mod footprint;
 pub(crate) mod hook;
 mod host;
@@ -112,6 +114,9 @@ impl Strict {
         let mut model = self.model();
         model.begin(launches);
         let result = run_strict(memory, dispatches, config, stop, &mut *model);
+        if let Err(error) = &result {
+            model.failed(error.tag());
+        }
         model.end();
         result
     }

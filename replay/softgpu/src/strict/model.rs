@@ -96,6 +96,8 @@ pub(crate) struct Model {
     pub(super) blamed: HashSet<(u32, u64)>,
     /// Ids rung last, by queue.
     pub(super) rung: HashMap<u64, i64>,
+    /// The launch that stopped a queue, until its fault is reported.
+    pub(super) failed: HashMap<u64, Pending>,
 }
 
 impl Model {
@@ -125,6 +127,7 @@ impl Model {
             refreshed: HashMap::new(),
             blamed: HashSet::new(),
             rung: HashMap::new(),
+            failed: HashMap::new(),
         }
     }
 
@@ -219,13 +222,6 @@ impl Model {
             queue: u64::MAX,
             ..Party::default()
         })
-    }
-
-    /// The last launch of a packet, for faults.
-    pub(super) fn party_of_packet(&self, queue: u64, packet: u64, kernel: &str) -> Option<Party> {
-        let mut all = self.names.iter().flat_map(|names| names.list.iter().rev());
-        all.find(|who| who.queue == queue && who.packet == packet && &*who.kernel == kernel)
-            .cloned()
     }
 
     /// The buffer that holds `va`: its name, first address and kind.

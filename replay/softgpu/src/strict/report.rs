@@ -129,7 +129,7 @@ kinds! {
     PrefetchPastEnd "prefetch-past-end" "instruction prefetch reaches past the mapped code"
         "map 256 bytes past the code and set RSRC3.INST_PREF_SIZE within it"
     WaveStopped "wave-stopped" "a wave could not go on"
-        "see the message"
+        "correct the limit, index, branch or barrier that the detail names"
 }
 
 impl ReportKind {

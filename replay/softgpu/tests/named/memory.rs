@@ -4,7 +4,8 @@ use crate::harness::{BARRIER_BIT, Ib, Rig};
 use crate::rig::{Named, SYSTEM, both, verdict};
 use refrain_softgpu::memory::{Kind, Rights};
 use refrain_softgpu::strict::ReportKind::{
-    OutOfBounds, PacketMemoryWritten, UndeclaredRead, UndeclaredWrite, UninitialisedRead,
+    OutOfBounds, PacketMemoryWritten, UndeclaredLaunch, UndeclaredRead, UndeclaredWrite,
+    UninitialisedRead,
 };
 use refrain_softgpu::strict::{
     Declarations, DeclaredArg, DeclaredBuffer, DeclaredExtent, DeclaredLaunch, DeclaredRange,
@@ -62,9 +63,20 @@ fn issue_vllm_13418_2048_floats_written_as_4096() {
             "kernel fill",
             "scratch",
             "which has 8192 bytes",
+            "argument 0 (offset 0)",
             "global_store_b32",
+            "check the buffer size, the grid and the offset",
         ];
-        verdict("past the end", fault, &gpu.reports(), OutOfBounds, &names);
+        let reports = gpu.reports();
+        verdict("past the end", fault, &reports, OutOfBounds, &names);
+        for report in &reports {
+            // Groups run in any order; each writes 128 bytes from a multiple of that.
+            let bytes = report.bytes.as_ref().unwrap();
+            assert!((8192..16384).contains(&bytes.offset), "{report}");
+            assert_eq!((bytes.offset % 128, bytes.len), (0, 4), "{report}");
+            let past = format!("reaches {} bytes past the end", bytes.offset + 4 - 8192);
+            assert!(report.detail.contains(&past), "{report}");
+        }
     });
 }
 
@@ -327,4 +339,62 @@ fn footprints_are_exact_and_come_back_from_their_file() {
         assert_eq!(read_footprints(&file).unwrap(), footprints);
         let _: &Rig = &gpu.rig;
     }
+}
+
+#[test]
+fn a_launch_that_is_not_the_declared_one_is_named() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let out = gpu.buffer("out", 32);
+        gpu.rig.gpu.declare(Declarations {
+            buffers: vec![],
+            launches: vec![
+                launch(
+                    "token.pos",
+                    "advance",
+                    vec![arg("pos", out, vec![range(out, 4)], vec![range(out, 4)])],
+                ),
+                launch("token.fill", "fill", vec![]),
+            ],
+        });
+        let kernel = if fault { "same_words" } else { "advance" };
+        let header = BARRIER_BIT | SYSTEM;
+        gpu.run(&[gpu.packet(kernel, 1, gpu.args(&[out], &[1]), header)]);
+        let names = [
+            "kernel same_words (queue 1, packet 0)",
+            "declared as step token.pos with kernel advance, found kernel same_words",
+            "declare the launches in the order in which they are made",
+        ];
+        verdict("stranger", fault, &gpu.reports(), UndeclaredLaunch, &names);
+    });
+}
+
+/// The host rewrites an indirect buffer that it has rung the doorbell for.
+#[test]
+fn an_indirect_buffer_that_changes_behind_its_doorbell() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let out = gpu.buffer("out", 32);
+        let mut ib = Ib::default();
+        // A NOP, whose body means nothing.
+        ib.packet(0x10, &[0, 0]);
+        ib.state(&gpu.rig, "fill", gpu.args(&[out], &[1]))
+            .launch(1)
+            .flush();
+        let va = gpu.ib(&ib);
+        let mut packet = Rig::vendor(va, ib.0.len(), 0);
+        crate::harness::put(&mut packet, 0, &(BARRIER_BIT | SYSTEM).to_le_bytes());
+        gpu.gated(&[packet], || {
+            if fault {
+                gpu.rig.write(va + 4, &[5]);
+            }
+        });
+        let names = [
+            "packet-memory-written: kernel of an indirect buffer (queue 1, packet 1)",
+            "ib bytes 0..",
+            "differs from what it was at the doorbell",
+        ];
+        let reports = gpu.reports();
+        verdict("rewritten", fault, &reports, PacketMemoryWritten, &names);
+    });
 }

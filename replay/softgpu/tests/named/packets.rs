@@ -77,7 +77,11 @@ fn a_register_that_only_an_earlier_buffer_wrote() {
             fault,
             &gpu.reports(),
             RegisterUnset,
-            &["RESOURCE_LIMITS", "earlier IB left"],
+            &[
+                "RESOURCE_LIMITS",
+                "earlier IB left",
+                "with SET_SH_REG in the same indirect buffer, before dword",
+            ],
         );
     });
 }
@@ -113,11 +117,15 @@ fn instruction_prefetch_past_the_end_of_the_mapping() {
 
 #[test]
 fn a_wait_that_is_taken_out_of_the_code_is_missed() {
-    for fault in [true, false] {
-        // s_waitcnt vmcnt(0) is 0xbf89 with 0x3f7 on gfx11; an s_nop takes its place in every kernel.
-        let mut object = fixture("tests/fixtures/named.gfx1100.co");
+    both(|target, fault| {
+        // s_waitcnt vmcnt(0), on gfx12 s_wait_loadcnt 0; an s_nop takes its place in every kernel.
+        let (word, counter) = match target {
+            Target::Gfx1201 => (0xBFC0_0000_u32, "loadcnt"),
+            _ => (0xBF89_03F7, "vmcnt"),
+        };
+        let mut object = fixture(&format!("tests/fixtures/named.{target}.co"));
         if fault {
-            let wait = 0xBF89_03F7_u32.to_le_bytes();
+            let wait = word.to_le_bytes();
             let mut found = 0;
             for at in (0..object.len() - 3).step_by(4) {
                 if object[at..at + 4] == wait {
@@ -127,12 +135,17 @@ fn a_wait_that_is_taken_out_of_the_code_is_missed() {
             }
             assert!(found > 0);
         }
-        let gpu = Named::with(config(Target::Gfx1100), &object);
+        let gpu = Named::with(config(target), &object);
         let (out, x) = (gpu.buffer("out", 32), gpu.buffer("x", 32));
         gpu.run(&[gpu.packet("copy", 1, gpu.args(&[out, x], &[]), BARRIER_BIT | SYSTEM)]);
-        let names = ["kernel copy", "vmcnt", "global_store_b32"];
+        let remedy = format!("wait until {counter} is at most 0 before this instruction");
+        let names = [
+            "missing-waitcnt: kernel copy (queue 1, packet 0)",
+            &*remedy,
+            "global_store_b32",
+        ];
         verdict("waitcnt", fault, &gpu.reports(), MissingWaitcnt, &names);
-    }
+    });
 }
 
 #[test]
