@@ -46,6 +46,10 @@ struct PageRecord {
     write: u32,
     /// Bytes touched by atomics.
     atomic: u32,
+    /// Of those, bytes where an atomic shows in which order it came.
+    ordered: u32,
+    /// Of those, bytes that were also read or written by plain instructions.
+    plain: u32,
     owners: u32,
     shadow: u32,
     sites: [Site; SITES],
@@ -286,6 +290,8 @@ impl Touch {
                 reads: [NONE; CLASSES],
                 write: NONE,
                 atomic: NONE,
+                ordered: NONE,
+                plain: NONE,
                 owners: NONE,
                 shadow: shadow.page(page),
                 sites: [Site::default(); SITES],
@@ -406,6 +412,7 @@ impl Touch {
             bits::set(&mut self.bitmaps[bits as usize], from, to);
             return undefined;
         }
+        self.plain(record, from, to);
         let mut own = false;
         for (word, mask) in bits::words(from, to) {
             let written = self.bitmaps[record.write as usize][word];
@@ -416,6 +423,24 @@ impl Touch {
             self.meet(who, record, from, to, ConflictKind::Read);
         }
         undefined
+    }
+
+    /// A plain access of bytes that atomics may have touched.
+    fn plain(&mut self, record: PageRecord, from: u32, to: u32) {
+        if let Some(plain) = self.bitmaps.get_mut(record.plain as usize) {
+            bits::set(plain, from, to);
+        }
+    }
+
+    /// The first atomic of a launch on some bytes, which plain instructions may have touched before.
+    fn first_atomic(&mut self, record: PageRecord, from: u32, to: u32) {
+        let earlier = record.reads.into_iter().chain([record.write]);
+        for (word, mask) in bits::words(from, to) {
+            let mask = mask & !self.bitmaps[record.atomic as usize][word];
+            let touched = earlier.clone().filter_map(|bits| self.bitmaps.get(bits as usize));
+            let touched = touched.fold(0, |all, bits| all | bits[word]);
+            self.bitmaps[record.plain as usize][word] |= touched & mask;
+        }
     }
 
     /// Looks for bytes of `[from, to)` that another group wrote, and reports the first.
@@ -512,6 +537,7 @@ impl Touch {
         }
         self.owners[record.owners as usize][(from / 4) as usize..to.div_ceil(4) as usize].fill(me);
         bits::set(&mut self.bitmaps[record.write as usize], from, to);
+        self.plain(record, from, to);
         if record.shadow != DEFINED && shadow.define_in(record.shadow, from, to) {
             self.pages[index as usize].shadow = DEFINED;
         }
@@ -561,10 +587,14 @@ impl Touch {
         let (page, from, to) = part;
         let index = self.page(who.launch, page, shadow);
         if self.pages[index as usize].atomic == NONE {
-            let atomic = self.bitmap();
-            self.pages[index as usize].atomic = atomic;
+            let (atomic, ordered, plain) = (self.bitmap(), self.bitmap(), self.bitmap());
+            let record = &mut self.pages[index as usize];
+            (record.atomic, record.ordered, record.plain) = (atomic, ordered, plain);
         }
         let record = self.pages[index as usize];
+        if kind.ordered || kind.returns {
+            bits::set(&mut self.bitmaps[record.ordered as usize], from, to);
+        }
         let was_atomic = bits::all(&self.bitmaps[record.atomic as usize], from, to);
         let before = match self.owners.get(record.owners as usize) {
             Some(cells) => cells[(from / 4) as usize & 1023],
@@ -584,8 +614,11 @@ impl Touch {
             }
             record.shadow != DEFINED && !shadow.is_defined(record.shadow, from, to)
         } else {
+            self.first_atomic(record, from, to);
+            let before = self.bitmaps[record.plain as usize];
             let undefined = self.read(who, class, page, from, to, shadow);
             self.write(who, page, from, to, shadow);
+            self.bitmaps[record.plain as usize] = before;
             bits::set(&mut self.bitmaps[record.atomic as usize], from, to);
             undefined
         };
@@ -617,6 +650,12 @@ impl Touch {
             }
         }
         touched.writes = self.collect(&mine, |record| record.write);
+        touched.atomics = Atomics {
+            all: self.collect(&mine, |record| record.atomic),
+            ordered: self.collect(&mine, |record| record.ordered),
+        };
+        let plain = self.collect(&mine, |record| record.plain);
+        touched.atomics.all = touched.atomics.all.without(&plain);
         for record in mine {
             let used = usize::from(record.used).min(SITES);
             for site in &record.sites[..used] {
@@ -665,12 +704,33 @@ pub(crate) fn undefined_lanes(access: &Access<'_>, shadow: &mut Shadow) -> u32 {
     lanes
 }
 
+/// The bytes that one launch changed by atomics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Atomics {
+    /// Bytes that no plain instruction of the launch touched.
+    all: Ranges,
+    /// Bytes where an atomic shows in which order it came: its sum or swap does, or it returns the
+    /// old value.
+    ordered: Ranges,
+}
+
+impl Atomics {
+    /// Bytes that two launches both change by atomics alone, and those of them where the order shows.
+    pub(crate) fn contended(&self, other: &Self) -> (Ranges, Ranges) {
+        let both = Ranges::of(self.all.shared(&other.all).collect());
+        let either = self.ordered.union(&other.ordered);
+        let ordered = Ranges::of(both.shared(&either).collect());
+        (both, ordered)
+    }
+}
+
 /// The bytes that one launch touched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched {
     /// Bytes read before the launch wrote them, by the caches on their way.
     pub(crate) reads: Vec<(Caches, Ranges)>,
     pub(crate) writes: Ranges,
+    pub(crate) atomics: Atomics,
     /// First byte of a page, and instructions that touched it.
     sites: Vec<(u64, Site)>,
 }

@@ -161,6 +161,52 @@ fn contended_atomics_count_only_if_order_shows() {
 }
 
 #[test]
+fn atomics_of_two_launches_share_bytes_that_only_atomics_touch() {
+    let (count, sum) = ((false, false), (true, false));
+    let fetch = (false, true);
+    let plainly = |touch: &mut Touch, shadow: &mut Shadow, plain: Option<(bool, bool)>| {
+        let at = lanes(BASE, 4, 32);
+        let cell = access(who(1, 0, 16), &at, 1, 4);
+        let class = touch.class(Caches::NONE);
+        match plain {
+            Some((_, true)) => touch.store(&cell, 0, shadow),
+            Some((_, false)) => {
+                touch.load(&cell, class, shadow);
+            }
+            None => {}
+        }
+    };
+    // Plain access of the second launch (before or after its atomic, a store or not), kinds of both,
+    // bytes that both change by atomics alone, and those where the order shows.
+    for (plain, first, second, shared, ordered) in [
+        (None, count, count, true, false),
+        (None, count, sum, true, true),
+        (None, fetch, count, true, true),
+        (Some((true, false)), count, count, false, false),
+        (Some((true, true)), count, count, false, false),
+        (Some((false, false)), count, count, false, false),
+        (Some((false, true)), count, sum, false, false),
+    ] {
+        let (mut touch, mut shadow) = (Touch::default(), Shadow::default());
+        touch.begin();
+        let at = lanes(BASE, 4, 32);
+        for (launch, (ordered, returns)) in [(0, first), (1, second)] {
+            let cell = access(who(launch, 0, 8), &at, 1, 4);
+            let class = touch.class(Caches::NONE);
+            plainly(&mut touch, &mut shadow, plain.filter(|p| launch == 1 && p.0));
+            let kind = AtomicKind { ordered, returns };
+            touch.atomic(&cell, kind, class, 0, &mut shadow);
+            plainly(&mut touch, &mut shadow, plain.filter(|p| launch == 1 && !p.0));
+        }
+        let (one, two) = (touch.footprint(0), touch.footprint(1));
+        let (both, shows) = two.atomics.contended(&one.atomics);
+        let case = (plain, first, second);
+        assert_eq!(both.bytes(), if shared { 4 } else { 0 }, "{case:?}");
+        assert_eq!(shows.bytes(), if ordered { 4 } else { 0 }, "{case:?}");
+    }
+}
+
+#[test]
 fn poison_that_is_stored_is_undefined_again() {
     let (mut touch, mut shadow) = (Touch::default(), Shadow::default());
     touch.begin();

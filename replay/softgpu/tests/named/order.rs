@@ -273,6 +273,34 @@ fn issue_hipfire_19_float_atomics_depend_on_order() {
     });
 }
 
+/// Two launches that nothing orders count into one word: integer sums come out the same either way,
+/// float sums do not, and a plain access of the word is a race.
+#[test]
+fn atomics_of_two_launches_commute_or_not() {
+    for target in crate::rig::TARGETS {
+        for (second, expected) in [
+            ("atomic_count", None),
+            ("atomic_sum", Some(AtomicOrder)),
+            ("copy", Some(ReadAfterWrite)),
+        ] {
+            let gpu = pair(target, false, |gpu| {
+                let (sum, x) = (gpu.buffer("sum", 32), gpu.buffer("x", 128));
+                let out = gpu.buffer("out", 32);
+                let args = if second == "copy" { [out, sum] } else { [sum, x] };
+                let count = ("atomic_count", gpu.args(&[sum, x], &[]));
+                [count, (second, gpu.args(&args, &[]))]
+            });
+            let mut reports = gpu.reports();
+            // Lanes of one float sum contend as well; here the two launches count.
+            reports.retain(|report| report.other.is_some());
+            let second = format!("kernel {second}");
+            let names = [&*second, "sum bytes 0..4", "other: kernel atomic_count"];
+            let kind = expected.unwrap_or(AtomicOrder);
+            verdict("counts", expected.is_some(), &reports, kind, &names);
+        }
+    }
+}
+
 #[test]
 fn groups_of_one_launch_write_the_same_words() {
     both(|target, fault| {
