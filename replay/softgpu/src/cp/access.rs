@@ -75,9 +75,7 @@ pub(super) fn write_data(
     place(space, address, bytes, 4, Access::Write)?;
     let before = word(space, address);
     for (word, at) in data.iter().zip((0..).map(|index| address + step * index)) {
-        space
-            .store_u32(at, *word, Ordering::Release)
-            .map_err(memory)?;
+        store(space, at, 4, u64::from(*word)).map_err(memory)?;
     }
     Ok(Accesses {
         read: None,
@@ -133,8 +131,12 @@ fn load(space: &AddressSpace, va: u64, bytes: u64) -> Result<u64, MemoryFault> {
 
 fn store(space: &AddressSpace, va: u64, bytes: u64, value: u64) -> Result<(), MemoryFault> {
     match bytes {
-        8 => space.store_u64(va, value, Ordering::Release),
-        _ => space.store_u32(va, value as u32, Ordering::Release),
+        8 => space.cell_u64(va, Access::Write, |cell| {
+            cell.store(value, Ordering::Release)
+        }),
+        _ => space.cell_u32(va, Access::Write, |cell| {
+            cell.store(value as u32, Ordering::Release)
+        }),
     }
 }
 
@@ -153,7 +155,9 @@ impl Release {
     /// Writes; gives the low words before and after.
     pub(super) fn perform(&self, space: &AddressSpace) -> Result<(u32, u32), MemoryFault> {
         if self.add {
-            let before = space.fetch_add_u32(self.address, self.value as u32, Ordering::AcqRel);
+            let before = space.cell_u32(self.address, Access::Atomic, |cell| {
+                cell.fetch_add(self.value as u32, Ordering::AcqRel)
+            });
             return before.map(|before| (before, before.wrapping_add(self.value as u32)));
         }
         let before = word(space, self.address);

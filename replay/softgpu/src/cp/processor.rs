@@ -254,14 +254,15 @@ impl QueueProcessor {
         } = *context;
         let packet = Packet(bytes);
         let Header { kind, barrier } = aql::header(word).map_err(|error| context.packet(error))?;
-        if let Some(strict) = &shared.strict {
-            strict.model().take(queue.id, context.id);
-        }
         if barrier {
             self.batch.run(shared, queue.id)?;
             if let Some(strict) = &shared.strict {
                 strict.wait(queue.id);
             }
+        }
+        // Behind the barrier: what ran before it may have changed what this packet names.
+        if let Some(strict) = &shared.strict {
+            strict.model().take(queue.id, context.id);
         }
         let all = match kind {
             PacketType::BarrierAnd => true,
@@ -363,7 +364,10 @@ impl QueueProcessor {
         self.accept(context, packet);
         let signal = aql::completion(packet, shared).map_err(|error| context.packet(error))?;
         if let Some(strict) = &shared.strict {
-            strict.passed(context.queue.id, aql::dependencies(packet));
+            // Of several alternatives, nothing says which one let the packet pass.
+            if all || aql::dependencies(packet).count() == 1 {
+                strict.passed(context.queue.id, aql::dependencies(packet));
+            }
             strict.acquire(context.queue.id, aql::acquire(context.word));
             strict.complete(context.queue.id, aql::releases(context.word), signal);
         }

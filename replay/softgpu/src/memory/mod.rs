@@ -457,17 +457,40 @@ impl AddressSpace {
         access: Access,
         act: impl FnOnce(&AtomicU32) -> T,
     ) -> Result<T, MemoryFault> {
+        let done = self.cell_u32(va, access, act)?;
+        self.tell_stored(va, 4, access);
+        Ok(done)
+    }
+
+    /// Without telling of it: the packet processor's accesses are not the host's.
+    pub(crate) fn cell_u32<T>(
+        &self,
+        va: u64,
+        access: Access,
+        act: impl FnOnce(&AtomicU32) -> T,
+    ) -> Result<T, MemoryFault> {
         let table = self.read();
         table.check_aligned(va, 4, access)?;
         // SAFETY: 4 aligned bytes of a live allocation that the guard keeps alive; other users of
         // such a cell are atomics too, or a guest's own data race.
         let done = act(unsafe { AtomicU32::from_ptr(pointer(va).cast()) });
         drop(table);
-        self.tell_stored(va, 4, access);
         Ok(done)
     }
 
     fn with_u64<T>(
+        &self,
+        va: u64,
+        access: Access,
+        act: impl FnOnce(&AtomicU64) -> T,
+    ) -> Result<T, MemoryFault> {
+        let done = self.cell_u64(va, access, act)?;
+        self.tell_stored(va, 8, access);
+        Ok(done)
+    }
+
+    /// Without telling of it: the packet processor's accesses are not the host's.
+    pub(crate) fn cell_u64<T>(
         &self,
         va: u64,
         access: Access,
@@ -478,7 +501,6 @@ impl AddressSpace {
         // SAFETY: as in `with_u32`, with 8 bytes.
         let done = act(unsafe { AtomicU64::from_ptr(pointer(va).cast()) });
         drop(table);
-        self.tell_stored(va, 8, access);
         Ok(done)
     }
 

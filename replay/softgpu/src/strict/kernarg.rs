@@ -111,8 +111,11 @@ fn indirect(memory: &AddressSpace, registry: &Registry, va: u64, dwords: u32) ->
         let Ok(located) = located else { break };
         match located.packet {
             Packet::SetShReg { offset, values, .. } => {
-                for (at, value) in (offset..).zip(values) {
-                    registers.insert(at, *value);
+                for (at, value) in (u32::from(offset)..).zip(values) {
+                    // A run of registers past the last one is refused when the buffer runs.
+                    if let Ok(at) = u16::try_from(at) {
+                        registers.insert(at, *value);
+                    }
                 }
             }
             Packet::DispatchDirect { .. } => {

@@ -4,6 +4,7 @@ use crate::mutate::{Outcome, Random, fixture, inputs};
 use refrain_softgpu::isa::Target;
 use refrain_softgpu::memory::{Kind, Rights};
 use refrain_softgpu::object::LoadedObject;
+use refrain_softgpu::strict::StrictConfig;
 use refrain_softgpu::{Condition, SoftConfig, SoftGpu, SoftQueue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,7 @@ type Packet = [u8; 64];
 
 struct Bench {
     gpu: Arc<SoftGpu>,
+    strict: Option<StrictConfig>,
     object: Arc<LoadedObject>,
     /// A healthy queue, made first: what it has done says how far the processor has come.
     sentinel: Arc<SoftQueue>,
@@ -35,8 +37,20 @@ fn put(packet: &mut Packet, offset: usize, bytes: &[u8]) {
 }
 
 impl Bench {
-    fn new(target: Target) -> Self {
+    /// Both generations, fast and strict.
+    fn all() -> [Self; 4] {
+        let strict = || Some(StrictConfig::default());
+        [
+            Self::new(Target::Gfx1100, None),
+            Self::new(Target::Gfx1201, None),
+            Self::new(Target::Gfx1100, strict()),
+            Self::new(Target::Gfx1201, strict()),
+        ]
+    }
+
+    fn new(target: Target, strict: Option<StrictConfig>) -> Self {
         let gpu = SoftGpu::new(SoftConfig {
+            strict,
             threads: 1,
             wave_budget: 20_000,
             group_budget: 16,
@@ -58,6 +72,7 @@ impl Bench {
         let signal = gpu.create_signal(i64::MAX).unwrap();
         Self {
             gpu,
+            strict,
             object,
             sentinel,
             done,
@@ -247,7 +262,7 @@ impl Bench {
             .store_signal(queue.doorbell_signal(), doorbell)
             .unwrap();
         if !self.pass() {
-            *self = Self::new(self.gpu.target());
+            *self = Self::new(self.gpu.target(), self.strict);
             return Outcome::Accepted;
         }
         let refused = queue.is_poisoned();
@@ -259,9 +274,9 @@ impl Bench {
 /// Packets that start from good ones, and rings used against their rules.
 #[test]
 fn rings() {
-    let mut benches = [Bench::new(Target::Gfx1100), Bench::new(Target::Gfx1201)];
+    let mut benches = Bench::all();
     inputs("rings", |index, random| {
-        let bench = &mut benches[index as usize % 2];
+        let bench = &mut benches[index as usize % 4];
         bench.arguments();
         bench.write(bench.ib, &bench.buffer());
         let packets: Vec<Packet> = (0..=random.below(3))
@@ -287,9 +302,9 @@ fn rings() {
 /// Words of indirect buffers: damaged good ones, noise behind good headers, pieces moved about.
 #[test]
 fn indirect_buffers() {
-    let mut benches = [Bench::new(Target::Gfx1100), Bench::new(Target::Gfx1201)];
+    let mut benches = Bench::all();
     inputs("indirect buffers", |index, random| {
-        let bench = &mut benches[index as usize % 2];
+        let bench = &mut benches[index as usize % 4];
         bench.arguments();
         let good = bench.buffer();
         let mut words = good.clone();
