@@ -173,17 +173,18 @@ impl Model {
             other_group,
             what,
         } = conflict;
-        let (kind, what) = match what {
-            ConflictKind::Read => (ReportKind::GroupsShare, "reads what group"),
-            ConflictKind::Write => (ReportKind::GroupsShare, "writes over what group"),
-            ConflictKind::Atomic => (ReportKind::AtomicOrder, "contends with group"),
+        let share = ReportKind::GroupsShare;
+        let (kind, what, tail) = match what {
+            ConflictKind::Read => (share, "reads what", " wrote"),
+            ConflictKind::Write => (share, "writes over what", " wrote"),
+            ConflictKind::Overtaken => (share, "writes over what", " read"),
+            ConflictKind::Atomic => (ReportKind::AtomicOrder, "contends with", ""),
         };
-        let tail = if kind == ReportKind::AtomicOrder {
-            ""
-        } else {
-            " wrote"
+        let other = match other_group {
+            Some(group) => format!("group {group}"),
+            None => "another group".to_owned(),
         };
-        let detail = format!("group {} {what} {other_group}{tail}", who.group);
+        let detail = format!("group {} {what} {other}{tail}", who.group);
         if let Some(mut report) = self.about(*who, kind, detail) {
             self.locate(&mut report, who.launch, *va, *len);
             self.log.add(report);

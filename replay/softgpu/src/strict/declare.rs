@@ -289,11 +289,29 @@ mod tests {
         // Kernels that run; (due, taken) of each launch.
         type Case<'a> = (&'a str, &'a [(usize, Option<usize>)]);
         let cases: [Case<'_>; 5] = [
-            ("abac", &[(0, Some(0)), (1, Some(1)), (2, Some(2)), (3, Some(3))]),
+            (
+                "abac",
+                &[(0, Some(0)), (1, Some(1)), (2, Some(2)), (3, Some(3))],
+            ),
             ("aac", &[(0, Some(0)), (1, Some(2)), (3, Some(3))]),
-            ("aaba", &[(0, Some(0)), (1, Some(2)), (1, Some(1)), (2, Some(2))]),
-            ("axba", &[(0, Some(0)), (1, None), (1, Some(1)), (2, Some(2))]),
-            ("abaab", &[(0, Some(0)), (1, Some(1)), (2, Some(2)), (3, Some(0)), (1, Some(1))]),
+            (
+                "aaba",
+                &[(0, Some(0)), (1, Some(2)), (1, Some(1)), (2, Some(2))],
+            ),
+            (
+                "axba",
+                &[(0, Some(0)), (1, None), (1, Some(1)), (2, Some(2))],
+            ),
+            (
+                "abaab",
+                &[
+                    (0, Some(0)),
+                    (1, Some(1)),
+                    (2, Some(2)),
+                    (3, Some(0)),
+                    (1, Some(1)),
+                ],
+            ),
         ];
         for (ran, expected) in cases {
             let mut declared = Declared::new(Declarations {
