@@ -7,10 +7,10 @@
     reason = "test support: each test binary uses another part, and failing loudly is the point"
 )]
 
-use crate::support::{Args, Gpu, bytes};
+use super::support::{Args, Gpu, bytes};
 use half::{bf16, f16};
 use refrain_kernels::{ArgKind, ArgValue, Dtype, KernelRow, WordValues, find, relayout};
-use refrain_softgpu::exec::RunStats;
+use refrain_softgpu::exec::{Dispatch, RunStats};
 
 /// Words of a control block with this position and done flag.
 pub fn control(gpu: &Gpu, pos: u32, done: u32) -> u64 {
@@ -37,8 +37,16 @@ pub fn row(symbol: &str, imms: &[(&str, u32)]) -> (&'static KernelRow, Vec<u32>)
 /// Launches `symbol`, arguments by name.
 pub fn launch(gpu: &Gpu, symbol: &str, pointers: &[(&str, u64)], imms: &[(&str, u32)]) -> RunStats {
     let (row, values) = row(symbol, imms);
+    let dispatch = dispatch(gpu, row, pointers, &values);
+    gpu.go(&[dispatch])
+        .unwrap_or_else(|e| panic!("{} {symbol}: {e}", gpu.code.target))
+}
+
+/// One launch of a row: pointers by name, immediates in its order.
+pub fn dispatch(gpu: &Gpu, row: &KernelRow, pointers: &[(&str, u64)], imms: &[u32]) -> Dispatch {
+    let symbol = row.symbol;
     assert_eq!(row.pointers().count(), pointers.len(), "{symbol}");
-    let mut next = values.iter();
+    let mut next = imms.iter();
     let args: Vec<ArgValue> = row
         .args
         .iter()
@@ -55,9 +63,7 @@ pub fn launch(gpu: &Gpu, symbol: &str, pointers: &[(&str, u64)], imms: &[(&str, 
         })
         .collect();
     let kernarg = Args(row.pack(&args).unwrap());
-    let dispatch = gpu.dispatch(symbol, row.blocks(&values).unwrap(), row.block, &kernarg);
-    gpu.go(&[dispatch])
-        .unwrap_or_else(|e| panic!("{} {symbol}: {e}", gpu.code.target))
+    gpu.dispatch(symbol, row.blocks(imms).unwrap(), row.block, &kernarg)
 }
 
 /// Bytes that the row declares for an argument at this position: the end of its furthest effect.
@@ -65,12 +71,17 @@ pub fn declared(symbol: &str, arg: &str, imms: &[(&str, u32)], pos: u32) -> u64 
     let (row, values) = row(symbol, imms);
     let mut words = WordValues::default();
     words.set(refrain_kernels::Word::Pos, pos);
+    extent(row, arg, &values, &words)
+}
+
+/// [`declared`] for immediates in the row's order and any words.
+pub fn extent(row: &KernelRow, arg: &str, imms: &[u32], words: &WordValues) -> u64 {
     row.effects
         .iter()
         .filter(|effect| effect.arg == arg)
-        .map(|effect| row.range(effect, &values, &words).unwrap().end)
+        .map(|effect| row.range(effect, imms, words).unwrap().end)
         .max()
-        .unwrap_or_else(|| panic!("{symbol} has no effect on {arg}"))
+        .unwrap_or_else(|| panic!("{} has no effect on {arg}", row.symbol))
 }
 
 /// A buffer full of NaN: what a kernel must not read, or must overwrite, shows.

@@ -2,6 +2,8 @@
 
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
+#[path = "../../../../tests/support/launch.rs"]
+mod tools;
 
 mod cases;
 mod effects;
@@ -11,6 +13,7 @@ mod kernels;
 mod listing;
 mod noise;
 mod order;
+mod shapes;
 mod speed;
 mod spread;
 mod waits;

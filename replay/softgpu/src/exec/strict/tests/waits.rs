@@ -4,7 +4,7 @@
 //! A wait instruction has one or two counters. Each counter is weakened twice: by one (one more
 //! instruction may stay outstanding), and to its maximum (as if the wait were not there). Every
 //! fifth wait by default, all of them with `REFRAIN_LONG=1`; the counts are printed as rows of
-//! `docs/measurements/strict-mode.md`.
+//! `docs/measurements/strict-mode.md`. What is proved unneeded stands in `unneeded.txt`.
 
 use super::cases::{Case, all};
 use super::keeper::Keeper;
@@ -24,7 +24,6 @@ use std::sync::atomic::AtomicBool;
 struct Place {
     /// Dword of the kernel.
     dword: usize,
-    text: String,
     field: &'static Field,
     allowed: u32,
 }
@@ -79,7 +78,6 @@ fn places(gpu: &Gpu, entry: u64, code: &[u8]) -> Vec<Place> {
             if allowed < most(field) {
                 places.push(Place {
                     dword: at as usize / 4,
-                    text: strict.program.text_of(index as u32),
                     field,
                     allowed,
                 });
@@ -107,35 +105,23 @@ fn weakened(gpu: &Gpu, kernel: &Kernel, place: &Place, allowed: u32) -> Arc<Prog
 
 /// What strict mode finds when `program` stands in for the kernel of `case`.
 fn findings(gpu: &Gpu, case: &Case, program: &Arc<Program>, seed: u64) -> Vec<WaveFinding> {
-    let saved: Vec<Vec<u32>> = case
-        .outputs
-        .iter()
-        .map(|(va, n)| gpu.read_u32s(*va, *n))
-        .collect();
+    case.restore(gpu);
     let batch = [Dispatch {
         program: program.clone(),
         ..case.dispatch.clone()
     }];
     let mut keeper = Keeper::default();
     let config = crate::exec::RunConfig { seed, ..gpu.config };
-    run_strict(
-        &gpu.memory,
-        &batch,
-        &config,
-        &AtomicBool::new(false),
-        &mut keeper,
-    )
-    .unwrap();
-    for ((va, _), words) in case.outputs.iter().zip(saved) {
-        let bytes = super::support::bytes(words);
-        gpu.memory.write_bytes(*va, &bytes).unwrap();
-    }
+    // What was found stands even if the mutant then faults, on an address out of a raced LDS.
+    let stop = AtomicBool::new(false);
+    let _ = run_strict(&gpu.memory, &batch, &config, &stop, &mut keeper);
     keeper.found.into_iter().map(|(_, f)| f).collect()
 }
 
 /// Every barrier of the shipped kernels, taken out in turn: the waves race for the LDS.
 #[test]
 fn removed_barriers_are_caught() {
+    let mut unneeded = Unneeded::read();
     for target in [Target::Gfx1100, Target::Gfx1201] {
         let gpu = Gpu::shipped(target);
         let cases = all(&gpu);
@@ -153,11 +139,18 @@ fn removed_barriers_are_caught() {
                         .iter()
                         .any(|f| matches!(f, WaveFinding::LdsRace { .. }))
                 });
-                assert!(caught, "{target} {} without {words:x?}", kernel.name);
+                if !caught {
+                    unneeded.silent(
+                        format!("{target} {} barrier removed", kernel.name),
+                        words[0],
+                    );
+                }
             }
         }
-        assert!(removed > 8, "{target}: {removed}");
+        eprintln!("{target}: {removed} barriers");
+        assert!(removed > 40, "{target}: {removed}");
     }
+    unneeded.check("barrier removed", true);
 }
 
 /// The dwords of each barrier; on gfx12 the signal with the wait after it.
@@ -190,6 +183,53 @@ fn without(gpu: &Gpu, kernel: &Kernel, dwords: &[usize]) -> Arc<Program> {
     Arc::new(Program::decode(gpu.code.target, base, &code).unwrap())
 }
 
+/// What is not needed, from `unneeded.txt`: lines of `count target kernel what how`, each with the
+/// number of places in the kernel whose weakening changes nothing. The reasons stand above them.
+struct Unneeded {
+    listed: BTreeMap<String, usize>,
+    found: BTreeMap<String, Vec<usize>>,
+}
+
+impl Unneeded {
+    fn read() -> Self {
+        let path = "src/exec/strict/tests/unneeded.txt";
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let listed = lines
+            .filter_map(|line| line.split_once(' '))
+            .map(|(count, key)| (key.to_owned(), count.parse().unwrap()))
+            .collect();
+        Self {
+            listed,
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing was found without the wait or barrier at this dword.
+    fn silent(&mut self, key: String, dword: usize) {
+        self.found.entry(key).or_default().push(4 * dword);
+    }
+
+    /// Every silence is listed; with `complete`, every listed one was found.
+    fn check(&self, suffix: &str, complete: bool) {
+        let mut wrong = Vec::new();
+        for (key, at) in self.found.iter().filter(|(key, _)| key.ends_with(suffix)) {
+            let listed = self.listed.get(key).copied().unwrap_or(0);
+            if at.len() > listed {
+                wrong.push(format!("not found: {} {key} at {at:x?}", at.len()));
+            }
+        }
+        for (key, count) in self.listed.iter().filter(|(key, _)| key.ends_with(suffix)) {
+            let found = self.found.get(key).map_or(0, Vec::len);
+            if complete && found < *count {
+                wrong.push(format!("listed {count} times, silent {found} times: {key}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
 /// Per counter: weakenings tried, caught as a missing wait, caught as an LDS race.
 #[derive(Default, Clone, Copy)]
 struct Tally {
@@ -201,19 +241,17 @@ struct Tally {
 #[test]
 fn weakened_waits_are_caught() {
     let long = std::env::var_os("REFRAIN_LONG").is_some();
+    let mut unneeded = Unneeded::read();
     for target in [Target::Gfx1100, Target::Gfx1201] {
         let gpu = Gpu::shipped(target);
         let cases = all(&gpu);
         let mut table: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
-        let mut silent = Vec::new();
-        let mut surveyed = 0;
         let kernels = kernels(&gpu);
         for kernel in &kernels {
             let of_kernel: Vec<&Case> = cases.iter().filter(|c| c.kernel == kernel.name).collect();
             if of_kernel.is_empty() {
                 continue;
             }
-            surveyed += 1;
             for (number, place) in kernel.places.iter().enumerate() {
                 if !long && number % 5 != 0 {
                     continue;
@@ -235,12 +273,14 @@ fn weakened_waits_are_caught() {
                     match found.as_deref() {
                         Some([WaveFinding::LdsRace { .. }, ..]) => tally.lds += 1,
                         Some(_) => tally.register += 1,
-                        None => silent.push(format!(
-                            "{target} {}+{:#x} {how}: {}",
-                            kernel.name,
-                            4 * place.dword,
-                            place.text
-                        )),
+                        None => unneeded.silent(
+                            format!(
+                                "{target} {} {} {how}",
+                                kernel.name,
+                                counter.name(target.generation())
+                            ),
+                            place.dword,
+                        ),
                     }
                 }
             }
@@ -251,9 +291,9 @@ fn weakened_waits_are_caught() {
                 t.tried, t.register, t.lds
             );
         }
-        assert!(surveyed >= 28, "{target}: {surveyed} kernels have launches");
-        assert!(silent.is_empty(), "not found:\n{}", silent.join("\n"));
         let tried: u32 = table.values().map(|t| t.tried).sum();
         assert!(tried > 100, "{target}: only {tried} weakenings");
     }
+    unneeded.check("cnt by one", long);
+    unneeded.check("cnt removed", long);
 }
