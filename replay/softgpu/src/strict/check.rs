@@ -9,7 +9,7 @@ use super::kernarg::digest;
 use super::model::{Model, Past, Pending};
 use super::ranges::Ranges;
 use super::report::{Party, Report, ReportKind};
-use super::touch::{Conflict, ConflictKind, Touched};
+use super::touch::{Atomics, Conflict, ConflictKind, Touched};
 use crate::isa::Generation;
 use crate::memory::Kind;
 use crate::object::Kernel;
@@ -27,6 +27,14 @@ struct Done {
     pending: Pending,
     touched: Touched,
     reads: Ranges,
+}
+
+/// The earlier of two launches that nothing orders.
+struct Side<'a> {
+    who: &'a Party,
+    reads: &'a Ranges,
+    writes: &'a Ranges,
+    atomics: &'a Atomics,
 }
 
 impl Model {
@@ -126,6 +134,7 @@ impl Model {
             author,
             reads,
             writes: touched.writes,
+            atomics: touched.atomics,
         });
     }
 
@@ -164,17 +173,18 @@ impl Model {
             other_group,
             what,
         } = conflict;
-        let (kind, what) = match what {
-            ConflictKind::Read => (ReportKind::GroupsShare, "reads what group"),
-            ConflictKind::Write => (ReportKind::GroupsShare, "writes over what group"),
-            ConflictKind::Atomic => (ReportKind::AtomicOrder, "contends with group"),
+        let share = ReportKind::GroupsShare;
+        let (kind, what, tail) = match what {
+            ConflictKind::Read => (share, "reads what", " wrote"),
+            ConflictKind::Write => (share, "writes over what", " wrote"),
+            ConflictKind::Overtaken => (share, "writes over what", " read"),
+            ConflictKind::Atomic => (ReportKind::AtomicOrder, "contends with", ""),
         };
-        let tail = if kind == ReportKind::AtomicOrder {
-            ""
-        } else {
-            " wrote"
+        let other = match other_group {
+            Some(group) => format!("group {group}"),
+            None => "another group".to_owned(),
         };
-        let detail = format!("group {} {what} {other_group}{tail}", who.group);
+        let detail = format!("group {} {what} {other}{tail}", who.group);
         if let Some(mut report) = self.about(*who, kind, detail) {
             self.locate(&mut report, who.launch, *va, *len);
             self.log.add(report);
@@ -360,15 +370,25 @@ impl Model {
                 if past.who.processor {
                     reports.extend(self.meet_processor(launch, past));
                 } else {
-                    let sides = (&past.reads, &past.writes, &past.who);
-                    self.meet(index, launch, sides, &mut reports);
+                    let there = Side {
+                        who: &past.who,
+                        reads: &past.reads,
+                        writes: &past.writes,
+                        atomics: &past.atomics,
+                    };
+                    self.meet(index, launch, &there, &mut reports);
                 }
             }
         }
         for other in batch.iter().take(index as usize) {
             if !ordered(&other.pending, knows, launch.pending.author) {
-                let sides = (&other.reads, &other.touched.writes, &other.pending.who);
-                self.meet(index, launch, sides, &mut reports);
+                let there = Side {
+                    who: &other.pending.who,
+                    reads: &other.reads,
+                    writes: &other.touched.writes,
+                    atomics: &other.touched.atomics,
+                };
+                self.meet(index, launch, &there, &mut reports);
             }
         }
         for report in reports.into_iter().take(PER_LAUNCH) {
@@ -384,26 +404,33 @@ impl Model {
             author: pending.author,
             reads: launch.reads.clone(),
             writes: launch.touched.writes.clone(),
+            atomics: launch.touched.atomics.clone(),
         };
         self.unordered(past, &here)
     }
 
-    /// What a launch and one that nothing orders before it share.
-    fn meet(
-        &self,
-        index: u32,
-        launch: &Done,
-        (reads, writes, who): (&Ranges, &Ranges, &Party),
-        reports: &mut Vec<Report>,
-    ) {
-        let mine = &launch.touched.writes;
+    /// What a launch and one that nothing orders before it share. Bytes that both change by atomics
+    /// alone are not raced for; only the result may depend on who comes first.
+    fn meet(&self, index: u32, launch: &Done, there: &Side<'_>, reports: &mut Vec<Report>) {
+        let (mine, who) = (&launch.touched.writes, there.who);
+        let (atomics, ordered) = launch.touched.atomics.contended(there.atomics);
+        let contended: Vec<_> = ordered.iter().map(|(a, b)| (a, b, ())).collect();
+        if let Some((start, end, ())) = self.by_name(contended).into_iter().next() {
+            let detail = "nothing orders its atomics and those of the other launch".to_owned();
+            let (kind, range) = (ReportKind::AtomicOrder, (start, end));
+            let mut report = self.touched(index, launch, kind, range, true, detail);
+            report.other = Some(who.clone());
+            reports.push(report);
+        }
+        let reads = &launch.reads;
         let pairs = [
-            (ReportKind::ReadAfterWrite, &launch.reads, writes, false),
-            (ReportKind::WriteAfterRead, mine, reads, true),
-            (ReportKind::WriteAfterWrite, mine, writes, true),
+            (ReportKind::ReadAfterWrite, reads, there.writes, false),
+            (ReportKind::WriteAfterRead, mine, there.reads, true),
+            (ReportKind::WriteAfterWrite, mine, there.writes, true),
         ];
         for (kind, here, there, write) in pairs {
-            let shared: Vec<_> = here.shared(there).map(|(a, b)| (a, b, ())).collect();
+            let shared = Ranges::of(here.shared(there).collect()).without(&atomics);
+            let shared: Vec<_> = shared.iter().map(|(a, b)| (a, b, ())).collect();
             let bytes: u64 = shared.iter().map(|(start, end, ())| end - start).sum();
             let Some((start, end, ())) = self.by_name(shared).into_iter().next() else {
                 continue;

@@ -126,8 +126,25 @@ pub(crate) struct Allowed {
 #[derive(Debug, Default)]
 pub(crate) struct Declared {
     table: Declarations,
-    /// Next launch of the token, by queue id.
-    next: HashMap<u64, usize>,
+    /// Where each queue is in the token.
+    next: HashMap<u64, Place>,
+}
+
+/// Where a queue is in the token.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    next: usize,
+    /// What was due when the last launch was another one: that one may have come in between.
+    due: Option<usize>,
+}
+
+/// Which declared launch a launch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TurnTaken {
+    /// The launch that was due.
+    pub(crate) due: usize,
+    /// The launch that it is taken for; none where no declared launch runs its kernel.
+    pub(crate) taken: Option<usize>,
 }
 
 impl Declared {
@@ -143,17 +160,36 @@ impl Declared {
         self.table.launches.is_empty()
     }
 
-    /// The declared launch whose turn it is on a queue: its number, and whether the kernel is the
-    /// declared one. The turn passes only if it is.
-    pub(crate) fn turn(&mut self, queue: u64, kernel: &str) -> Option<(usize, bool)> {
-        let count = self.table.launches.len();
-        let next = self.next.entry(queue).or_insert(0);
-        let number = *next;
-        let matches = &*self.table.launches.get(number)?.kernel == kernel;
-        if matches {
-            *next = (number + 1) % count;
+    /// The turn of a queue's next launch. Where another kernel is due, the launch is taken for the
+    /// next one of the token that runs its kernel (the ones between are missing), and the launch
+    /// after it may also be the one that was due (it came in between). A kernel that is nowhere
+    /// declared passes no turn.
+    pub(crate) fn turn(&mut self, queue: u64, kernel: &str) -> Option<TurnTaken> {
+        let launches = &self.table.launches;
+        let count = launches.len();
+        let runs = |number: &usize| launches.get(*number).is_some_and(|l| &*l.kernel == kernel);
+        if count == 0 {
+            return None;
         }
-        Some((number, matches))
+        let place = self.next.entry(queue).or_default();
+        let next = place.next;
+        let on_turn = [Some(next), place.due].into_iter().flatten().find(runs);
+        if let Some(number) = on_turn {
+            let next = (number + 1) % count;
+            *place = Place { next, due: None };
+            return Some(TurnTaken {
+                due: number,
+                taken: Some(number),
+            });
+        }
+        let taken = (1..count).map(|ahead| (next + ahead) % count).find(runs);
+        if let Some(number) = taken {
+            *place = Place {
+                next: (number + 1) % count,
+                due: Some(next),
+            };
+        }
+        Some(TurnTaken { due: next, taken })
     }
 
     pub(crate) fn launch(&self, number: usize) -> Option<&DeclaredLaunch> {
@@ -187,6 +223,7 @@ impl Declared {
 mod tests {
     use super::{
         Declarations, Declared, DeclaredArg, DeclaredExtent, DeclaredLaunch, DeclaredRange,
+        TurnTaken,
     };
 
     #[test]
@@ -231,10 +268,60 @@ mod tests {
             launches,
             ..Declarations::default()
         });
-        assert_eq!(declared.turn(1, "a"), Some((0, true)));
-        assert_eq!(declared.turn(2, "b"), Some((0, false)));
-        assert_eq!(declared.turn(1, "b"), Some((1, true)));
-        assert_eq!(declared.turn(1, "a"), Some((0, true)));
+        let turn = |due, taken| Some(TurnTaken { due, taken });
+        assert_eq!(declared.turn(1, "a"), turn(0, Some(0)));
+        assert_eq!(declared.turn(2, "x"), turn(0, None));
+        assert_eq!(declared.turn(1, "b"), turn(1, Some(1)));
+        assert_eq!(declared.turn(1, "a"), turn(0, Some(0)));
+        assert_eq!(declared.turn(2, "a"), turn(0, Some(0)));
         assert_eq!(Declared::new(Declarations::default()).turn(1, "a"), None);
+    }
+
+    /// The token a b a c with launches left out or put in between: every launch after the fault is
+    /// on its turn again.
+    #[test]
+    fn a_missing_or_extra_launch_costs_one_turn() {
+        let launch = |kernel: &str| DeclaredLaunch {
+            kernel: kernel.into(),
+            ..DeclaredLaunch::default()
+        };
+        let launches: Vec<_> = ["a", "b", "a", "c"].into_iter().map(launch).collect();
+        // Kernels that run; (due, taken) of each launch.
+        type Case<'a> = (&'a str, &'a [(usize, Option<usize>)]);
+        let cases: [Case<'_>; 5] = [
+            (
+                "abac",
+                &[(0, Some(0)), (1, Some(1)), (2, Some(2)), (3, Some(3))],
+            ),
+            ("aac", &[(0, Some(0)), (1, Some(2)), (3, Some(3))]),
+            (
+                "aaba",
+                &[(0, Some(0)), (1, Some(2)), (1, Some(1)), (2, Some(2))],
+            ),
+            (
+                "axba",
+                &[(0, Some(0)), (1, None), (1, Some(1)), (2, Some(2))],
+            ),
+            (
+                "abaab",
+                &[
+                    (0, Some(0)),
+                    (1, Some(1)),
+                    (2, Some(2)),
+                    (3, Some(0)),
+                    (1, Some(1)),
+                ],
+            ),
+        ];
+        for (ran, expected) in cases {
+            let mut declared = Declared::new(Declarations {
+                launches: launches.clone(),
+                ..Declarations::default()
+            });
+            let kernels = ran.chars().map(|kernel| kernel.to_string());
+            let turns = kernels.filter_map(|kernel| declared.turn(1, &kernel));
+            let found: Vec<_> = turns.map(|turn| (turn.due, turn.taken)).collect();
+            assert_eq!(found, expected, "{ran}");
+        }
     }
 }

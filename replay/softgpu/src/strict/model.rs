@@ -5,14 +5,14 @@
 use super::StrictConfig;
 use super::caches::Rules;
 use super::clock::Author;
-use super::declare::{Allowed, Declarations, Declared};
+use super::declare::{Allowed, Declarations, Declared, TurnTaken};
 use super::footprint::{Footprint, FootprintExtent};
 use super::kernarg::Kernargs;
 use super::order::{Order, Snapshot};
 use super::ranges::{RangeMap, Ranges};
 use super::report::{Bytes, Party, Report, ReportKind, ReportLog};
 use super::shadow::Shadow;
-use super::touch::Touch;
+use super::touch::{Atomics, Touch};
 use crate::isa::Target;
 use crate::memory::{AddressSpace, Kind};
 use crate::object::{Kernel, Registry};
@@ -47,7 +47,7 @@ pub(crate) struct Pending {
     pub(crate) kernarg: Option<(u64, u64, u64)>,
     pub(crate) release: bool,
     pub(crate) signal: u64,
-    /// Number of the declared launch, where it is the declared one.
+    /// Number of the declared launch that it is taken for.
     pub(crate) declared: Option<usize>,
     pub(crate) allowed: Option<Allowed>,
 }
@@ -59,6 +59,7 @@ pub(crate) struct Past {
     pub(crate) author: Author,
     pub(crate) reads: Ranges,
     pub(crate) writes: Ranges,
+    pub(crate) atomics: Atomics,
 }
 
 /// Names of a queue's last launches, by number.
@@ -169,24 +170,26 @@ impl Model {
         }
     }
 
-    /// Which declared launch this is; gives it the step's name.
+    /// Which declared launch this is taken for; gives it the step's name.
     fn turn(&mut self, who: &mut Party) -> Option<usize> {
         if self.declared.is_empty() {
             return None;
         }
-        let (number, matches) = self.declared.turn(who.queue, &who.kernel)?;
-        let launch = self.declared.launch(number)?;
-        if matches {
-            who.step = Some(Arc::clone(&launch.step));
-            return Some(number);
+        let TurnTaken { due, taken } = self.declared.turn(who.queue, &who.kernel)?;
+        if taken != Some(due) {
+            let launch = self.declared.launch(due)?;
+            let mut detail = format!(
+                "launch {due} of the token is declared as step {} with kernel {}, found kernel {}",
+                launch.step, launch.kernel, who.kernel
+            );
+            if let Some(number) = taken {
+                detail += &format!(", taken for launch {number}");
+            }
+            let report = Report::new(ReportKind::UndeclaredLaunch, who.clone(), detail);
+            self.log.add(report);
         }
-        let detail = format!(
-            "launch {number} of the token is declared as step {} with kernel {}, found kernel {}",
-            launch.step, launch.kernel, who.kernel
-        );
-        let report = Report::new(ReportKind::UndeclaredLaunch, who.clone(), detail);
-        self.log.add(report);
-        None
+        who.step = Some(Arc::clone(&self.declared.launch(taken?)?.step));
+        taken
     }
 
     pub(super) fn remember(&mut self, author: Author, who: Party) {

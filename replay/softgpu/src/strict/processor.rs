@@ -14,6 +14,7 @@ use super::order::{Order, Snapshot};
 use super::ranges::Ranges;
 use super::report::{Party, Report, ReportKind};
 use super::shadow::DEFINED;
+use super::touch::Atomics;
 use crate::memory::Kind;
 
 /// GL2_WB of RELEASE_MEM's control word.
@@ -87,6 +88,7 @@ impl Model {
             author,
             reads: ranges(accesses.read),
             writes: ranges(accesses.write),
+            atomics: Atomics::default(),
         };
         if accesses.confirmed || accesses.write.is_none() {
             self.order.confirm(site.queue, author);
@@ -131,6 +133,7 @@ impl Model {
             author,
             reads: Ranges::default(),
             writes: ranges(Some(span)),
+            atomics: Atomics::default(),
         };
         self.order.publish(author, span.0, values, &at, caches);
         self.processor_done(past, &at.knows);

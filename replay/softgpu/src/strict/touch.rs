@@ -5,6 +5,7 @@
 //! written the byte itself before: what it reads then is its own. Written pages also keep the last
 //! writer (group and wave) of each 4-byte cell, because the groups of one launch are not ordered
 //! among themselves; two groups that write different bytes of one cell are told apart by the bitmap.
+//! Read pages keep the group that reads them, and once a second one does, the group of each cell.
 //! Bounds were checked before; judging the result is left to `check`.
 
 use super::bits::{self, Bits, EMPTY, PAGE, spans};
@@ -25,6 +26,12 @@ const CACHED: usize = 512;
 /// Findings kept per batch.
 const MAX_CONFLICTS: usize = 64;
 const NONE: u32 = u32::MAX;
+/// Several groups read a page.
+const SPLIT: u32 = u32::MAX;
+/// Several groups read the same bytes of a cell; the rest is the first of them plus one.
+const SEVERAL: u32 = 1 << 31;
+/// Several groups read different bytes of a cell, which is not followed further.
+const MIXED: u32 = u32::MAX;
 /// Bits of a page number: 48-bit addresses have 36.
 const PAGE_BITS: u32 = 44;
 
@@ -46,7 +53,14 @@ struct PageRecord {
     write: u32,
     /// Bytes touched by atomics.
     atomic: u32,
+    /// Of those, bytes where an atomic shows in which order it came.
+    ordered: u32,
+    /// Of those, bytes that were also read or written by plain instructions.
+    plain: u32,
     owners: u32,
+    /// Reading group plus one; 0 none yet, [`SPLIT`] where the cells of `readers` say it.
+    reader: u32,
+    readers: u32,
     shadow: u32,
     sites: [Site; SITES],
     used: u8,
@@ -61,8 +75,8 @@ pub(crate) struct Conflict {
     pub(crate) who: Who,
     pub(crate) va: u64,
     pub(crate) len: u64,
-    /// Group that wrote before.
-    pub(crate) other_group: u32,
+    /// Group that came before; none where it is one of several.
+    pub(crate) other_group: Option<u32>,
     pub(crate) what: ConflictKind,
 }
 
@@ -72,6 +86,8 @@ pub(crate) enum ConflictKind {
     Read,
     /// Write over what another group of the launch wrote.
     Write,
+    /// Write over what another group of the launch read.
+    Overtaken,
     /// Atomics whose result depends on who comes first.
     Atomic,
 }
@@ -286,7 +302,11 @@ impl Touch {
                 reads: [NONE; CLASSES],
                 write: NONE,
                 atomic: NONE,
+                ordered: NONE,
+                plain: NONE,
                 owners: NONE,
+                reader: 0,
+                readers: NONE,
                 shadow: shadow.page(page),
                 sites: [Site::default(); SITES],
                 used: 0,
@@ -332,6 +352,12 @@ impl Touch {
             let index = self.page(access.who.launch, first / PAGE, shadow);
             let record = &self.pages[index as usize];
             if record.write == NONE && record.shadow == DEFINED {
+                if record.reader != access.who.group + 1 {
+                    lane_runs(access, |va, len| {
+                        let from = (va % PAGE) as u32;
+                        self.reader(access.who, index, from, from + len as u32);
+                    });
+                }
                 self.load_plain(access, class, index, &lanes);
                 return 0;
             }
@@ -376,6 +402,7 @@ impl Touch {
     ) -> bool {
         let index = self.page(who.launch, page, shadow);
         self.site(index, who, from, to, false);
+        self.reader(who, index, from, to);
         let record = &self.pages[index as usize];
         let mut bits = record.reads[class];
         if bits == NONE {
@@ -406,6 +433,7 @@ impl Touch {
             bits::set(&mut self.bitmaps[bits as usize], from, to);
             return undefined;
         }
+        self.plain(record, from, to);
         let mut own = false;
         for (word, mask) in bits::words(from, to) {
             let written = self.bitmaps[record.write as usize][word];
@@ -416,6 +444,128 @@ impl Touch {
             self.meet(who, record, from, to, ConflictKind::Read);
         }
         undefined
+    }
+
+    /// Which bytes of `[from, to)`, inside one cell, the launch read before writing them; bits as in
+    /// the cell's word of a bitmap.
+    fn read_mask(&self, record: &PageRecord, from: u32, to: u32) -> u64 {
+        let parts = bits::words(from, to).map(|(word, mask)| {
+            let bitmaps = record.reads.iter();
+            let bitmaps = bitmaps.filter_map(|bits| self.bitmaps.get(*bits as usize));
+            bitmaps.fold(0, |all, bits| all | bits[word]) & mask
+        });
+        parts.fold(0, |all, part| all | part)
+    }
+
+    /// Whether the launch read all of `[from, to)` before writing it.
+    fn all_read(&self, record: &PageRecord, from: u32, to: u32) -> bool {
+        bits::words(from, to).all(|(word, mask)| {
+            let bitmaps = record.reads.iter();
+            let bitmaps = bitmaps.filter_map(|bits| self.bitmaps.get(*bits as usize));
+            bitmaps.fold(0, |all, bits| all | bits[word]) & mask == mask
+        })
+    }
+
+    /// Remembers which group reads `[from, to)` of a page, before the bytes count as read.
+    #[inline(never)]
+    fn reader(&mut self, who: Who, index: u32, from: u32, to: u32) {
+        let me = who.group + 1;
+        let record = self.pages[index as usize];
+        if record.reader == me {
+            return;
+        }
+        if record.reader == 0 {
+            self.pages[index as usize].reader = me;
+            return;
+        }
+        if record.reader != SPLIT {
+            self.split(index);
+        }
+        let record = self.pages[index as usize];
+        let range = (from / 4) as usize..to.div_ceil(4) as usize;
+        let cells = &self.owners[record.readers as usize][range.clone()];
+        let settled = cells.iter().fold(SEVERAL, |all, cell| all & cell) != 0;
+        // Bytes that are new may part the readers of a cell.
+        if settled && self.all_read(&record, from, to) {
+            return;
+        }
+        for cell in range {
+            let start = cell as u32 * 4;
+            let (from, to) = (start.max(from), (start + 4).min(to));
+            let known = self.read_mask(&record, start, start + 4);
+            let now = bits::words(from, to).fold(0, |all, (_, mask)| all | mask);
+            let slot = &mut self.owners[record.readers as usize][cell];
+            *slot = match *slot {
+                0 => me,
+                by if by == me || by == MIXED => by,
+                by if by & SEVERAL != 0 && now & !known == 0 => by,
+                by if by & SEVERAL == 0 && known == now => by | SEVERAL,
+                _ => MIXED,
+            };
+        }
+    }
+
+    /// A second group reads a page: what was read so far becomes cells of the first.
+    fn split(&mut self, index: u32) {
+        let readers = self.owner_cells();
+        let record = &mut self.pages[index as usize];
+        let first = std::mem::replace(&mut record.reader, SPLIT);
+        record.readers = readers;
+        let cells = &mut self.owners[readers as usize];
+        for bits in record.reads {
+            if let Some(bits) = self.bitmaps.get(bits as usize) {
+                bits::runs(bits, |from, to| {
+                    cells[(from / 4) as usize..to.div_ceil(4) as usize].fill(first);
+                });
+            }
+        }
+    }
+
+    /// Looks for bytes of `[from, to)` that another group read, and reports the first.
+    #[inline(never)]
+    fn overtake(&mut self, who: Who, record: PageRecord, from: u32, to: u32) {
+        let me = who.group + 1;
+        for cell in from / 4..to.div_ceil(4) {
+            let cells = self.owners.get(record.readers as usize);
+            let by = cells.map_or(record.reader, |cells| cells[(cell & 1023) as usize]);
+            if by == 0 || by == me || by == MIXED {
+                continue;
+            }
+            let (start, end) = ((cell * 4).max(from), (cell * 4 + 4).min(to));
+            if self.read_mask(&record, start, end) == 0 {
+                continue;
+            }
+            let first = by & !SEVERAL;
+            let page = record.key & ((1 << PAGE_BITS) - 1);
+            self.conflict(Conflict {
+                who,
+                va: page * PAGE + u64::from(start),
+                len: u64::from(end - start),
+                other_group: (first != me).then(|| first - 1),
+                what: ConflictKind::Overtaken,
+            });
+            return;
+        }
+    }
+
+    /// A plain access of bytes that atomics may have touched.
+    fn plain(&mut self, record: PageRecord, from: u32, to: u32) {
+        if let Some(plain) = self.bitmaps.get_mut(record.plain as usize) {
+            bits::set(plain, from, to);
+        }
+    }
+
+    /// The first atomic of a launch on some bytes, which plain instructions may have touched before.
+    fn first_atomic(&mut self, record: PageRecord, from: u32, to: u32) {
+        let earlier = record.reads.into_iter().chain([record.write]);
+        for (word, mask) in bits::words(from, to) {
+            let mask = mask & !self.bitmaps[record.atomic as usize][word];
+            let touched = earlier
+                .clone()
+                .filter_map(|bits| self.bitmaps.get(bits as usize));
+            let touched = touched.fold(0, |all, bits| all | bits[word]);
+            self.bitmaps[record.plain as usize][word] |= touched & mask;
+        }
     }
 
     /// Looks for bytes of `[from, to)` that another group wrote, and reports the first.
@@ -439,7 +589,7 @@ impl Touch {
                     who,
                     va: page * PAGE + u64::from(start),
                     len: u64::from(end - start),
-                    other_group: (by - 1) >> 5,
+                    other_group: Some((by - 1) >> 5),
                     what,
                 };
                 self.conflict(found);
@@ -509,9 +659,12 @@ impl Touch {
         }
         if foreign {
             self.meet(who, record, from, to, ConflictKind::Write);
+        } else if record.reader != 0 && record.reader != who.group + 1 {
+            self.overtake(who, record, from, to);
         }
         self.owners[record.owners as usize][(from / 4) as usize..to.div_ceil(4) as usize].fill(me);
         bits::set(&mut self.bitmaps[record.write as usize], from, to);
+        self.plain(record, from, to);
         if record.shadow != DEFINED && shadow.define_in(record.shadow, from, to) {
             self.pages[index as usize].shadow = DEFINED;
         }
@@ -561,10 +714,14 @@ impl Touch {
         let (page, from, to) = part;
         let index = self.page(who.launch, page, shadow);
         if self.pages[index as usize].atomic == NONE {
-            let atomic = self.bitmap();
-            self.pages[index as usize].atomic = atomic;
+            let (atomic, ordered, plain) = (self.bitmap(), self.bitmap(), self.bitmap());
+            let record = &mut self.pages[index as usize];
+            (record.atomic, record.ordered, record.plain) = (atomic, ordered, plain);
         }
         let record = self.pages[index as usize];
+        if kind.ordered || kind.returns {
+            bits::set(&mut self.bitmaps[record.ordered as usize], from, to);
+        }
         let was_atomic = bits::all(&self.bitmaps[record.atomic as usize], from, to);
         let before = match self.owners.get(record.owners as usize) {
             Some(cells) => cells[(from / 4) as usize & 1023],
@@ -578,14 +735,17 @@ impl Touch {
                     who,
                     va: page * PAGE + u64::from(from),
                     len: u64::from(to - from),
-                    other_group: before.saturating_sub(1) >> 5,
+                    other_group: Some(before.saturating_sub(1) >> 5),
                     what: ConflictKind::Atomic,
                 });
             }
             record.shadow != DEFINED && !shadow.is_defined(record.shadow, from, to)
         } else {
+            self.first_atomic(record, from, to);
+            let before = self.bitmaps[record.plain as usize];
             let undefined = self.read(who, class, page, from, to, shadow);
             self.write(who, page, from, to, shadow);
+            self.bitmaps[record.plain as usize] = before;
             bits::set(&mut self.bitmaps[record.atomic as usize], from, to);
             undefined
         };
@@ -617,6 +777,12 @@ impl Touch {
             }
         }
         touched.writes = self.collect(&mine, |record| record.write);
+        touched.atomics = Atomics {
+            all: self.collect(&mine, |record| record.atomic),
+            ordered: self.collect(&mine, |record| record.ordered),
+        };
+        let plain = self.collect(&mine, |record| record.plain);
+        touched.atomics.all = touched.atomics.all.without(&plain);
         for record in mine {
             let used = usize::from(record.used).min(SITES);
             for site in &record.sites[..used] {
@@ -665,12 +831,33 @@ pub(crate) fn undefined_lanes(access: &Access<'_>, shadow: &mut Shadow) -> u32 {
     lanes
 }
 
+/// The bytes that one launch changed by atomics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Atomics {
+    /// Bytes that no plain instruction of the launch touched.
+    all: Ranges,
+    /// Bytes where an atomic shows in which order it came: its sum or swap does, or it returns the
+    /// old value.
+    ordered: Ranges,
+}
+
+impl Atomics {
+    /// Bytes that two launches both change by atomics alone, and those of them where the order shows.
+    pub(crate) fn contended(&self, other: &Self) -> (Ranges, Ranges) {
+        let both = Ranges::of(self.all.shared(&other.all).collect());
+        let either = self.ordered.union(&other.ordered);
+        let ordered = Ranges::of(both.shared(&either).collect());
+        (both, ordered)
+    }
+}
+
 /// The bytes that one launch touched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched {
     /// Bytes read before the launch wrote them, by the caches on their way.
     pub(crate) reads: Vec<(Caches, Ranges)>,
     pub(crate) writes: Ranges,
+    pub(crate) atomics: Atomics,
     /// First byte of a page, and instructions that touched it.
     sites: Vec<(u64, Site)>,
 }

@@ -92,7 +92,7 @@ proptest! {
 fn groups_of_one_launch_that_meet_are_found() {
     let at = lanes(BASE, 4, 32);
     let half = lanes(BASE + 2, 4, 32);
-    // (first writes, second reads or writes, second group, addresses, bytes, expected)
+    // (second reads instead of writing, its group, addresses, bytes, expected)
     let cases = [
         (true, 1, &at, 4, Some(ConflictKind::Read)),
         (true, 0, &at, 4, None),
@@ -117,6 +117,52 @@ fn groups_of_one_launch_that_meet_are_found() {
         assert_eq!(
             found,
             expected.into_iter().collect::<Vec<_>>(),
+            "case {index}"
+        );
+    }
+}
+
+/// A write over what other groups read, whichever of them came first: found to the byte, and never
+/// where a group writes what it alone read.
+#[test]
+fn a_write_over_what_another_group_read_is_found() {
+    // Readers in order: group, first byte, bytes per lane (32 lanes). Then the writer, alike.
+    type Reader = (u32, u64, u32);
+    let cases: [(&[Reader], Reader, Option<Option<u32>>); 12] = [
+        (&[(0, 0, 4)], (0, 0, 4), None),
+        (&[(0, 0, 4)], (1, 0, 4), Some(Some(0))),
+        (&[(0, 0, 4)], (1, 128, 4), None),
+        (&[(0, 0, 4), (1, 128, 4)], (1, 128, 4), None),
+        (&[(0, 0, 4), (1, 128, 4)], (0, 0, 4), None),
+        (&[(0, 0, 4), (1, 128, 4)], (1, 64, 1), Some(Some(0))),
+        (&[(0, 0, 4), (1, 0, 4)], (0, 0, 4), Some(None)),
+        (&[(0, 0, 4), (1, 0, 4)], (1, 0, 4), Some(Some(0))),
+        (&[(2, 0, 4), (0, 0, 4), (1, 0, 4)], (0, 0, 4), Some(Some(2))),
+        // Cells that groups share count where both read the same bytes of them.
+        (&[(0, 0, 1), (1, 32, 1), (0, 34, 1)], (1, 32, 1), Some(None)),
+        (&[(0, 2, 1), (1, 34, 1)], (1, 34, 1), None),
+        (&[(0, 2, 1), (1, 2, 1), (2, 34, 1)], (2, 34, 1), None),
+    ];
+    for (index, (readers, writer, expected)) in cases.into_iter().enumerate() {
+        let (mut touch, mut shadow) = (Touch::default(), Shadow::default());
+        touch.begin();
+        let row = |first: u64, bytes: u32| lanes(BASE + first, u64::from(bytes), 32);
+        for (group, first, bytes) in readers {
+            let at = row(*first, *bytes);
+            let class = touch.class(Caches::L0);
+            let load = access(who(0, *group, 8), &at, u32::MAX, *bytes);
+            touch.load(&load, class, &mut shadow);
+        }
+        let (group, first, bytes) = writer;
+        let at = row(first, bytes);
+        let store = access(who(0, group, 16), &at, u32::MAX, bytes);
+        touch.store(&store, 0, &mut shadow);
+        let found = touch.take_conflicts();
+        let found = found.iter().map(|c| (c.what, c.other_group));
+        let expected = expected.map(|other| (ConflictKind::Overtaken, other));
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            Vec::from_iter(expected),
             "case {index}"
         );
     }
@@ -158,6 +204,60 @@ fn contended_atomics_count_only_if_order_shows() {
         &mut shadow,
     );
     assert_eq!(touch.take_conflicts().len(), 1);
+}
+
+#[test]
+fn atomics_of_two_launches_share_bytes_that_only_atomics_touch() {
+    let (count, sum) = ((false, false), (true, false));
+    let fetch = (false, true);
+    let plainly = |touch: &mut Touch, shadow: &mut Shadow, plain: Option<(bool, bool)>| {
+        let at = lanes(BASE, 4, 32);
+        let cell = access(who(1, 0, 16), &at, 1, 4);
+        let class = touch.class(Caches::NONE);
+        match plain {
+            Some((_, true)) => touch.store(&cell, 0, shadow),
+            Some((_, false)) => {
+                touch.load(&cell, class, shadow);
+            }
+            None => {}
+        }
+    };
+    // Plain access of the second launch (before or after its atomic, a store or not), kinds of both,
+    // bytes that both change by atomics alone, and those where the order shows.
+    for (plain, first, second, shared, ordered) in [
+        (None, count, count, true, false),
+        (None, count, sum, true, true),
+        (None, fetch, count, true, true),
+        (Some((true, false)), count, count, false, false),
+        (Some((true, true)), count, count, false, false),
+        (Some((false, false)), count, count, false, false),
+        (Some((false, true)), count, sum, false, false),
+    ] {
+        let (mut touch, mut shadow) = (Touch::default(), Shadow::default());
+        touch.begin();
+        let at = lanes(BASE, 4, 32);
+        for (launch, (ordered, returns)) in [(0, first), (1, second)] {
+            let cell = access(who(launch, 0, 8), &at, 1, 4);
+            let class = touch.class(Caches::NONE);
+            plainly(
+                &mut touch,
+                &mut shadow,
+                plain.filter(|p| launch == 1 && p.0),
+            );
+            let kind = AtomicKind { ordered, returns };
+            touch.atomic(&cell, kind, class, 0, &mut shadow);
+            plainly(
+                &mut touch,
+                &mut shadow,
+                plain.filter(|p| launch == 1 && !p.0),
+            );
+        }
+        let (one, two) = (touch.footprint(0), touch.footprint(1));
+        let (both, shows) = two.atomics.contended(&one.atomics);
+        let case = (plain, first, second);
+        assert_eq!(both.bytes(), if shared { 4 } else { 0 }, "{case:?}");
+        assert_eq!(shows.bytes(), if ordered { 4 } else { 0 }, "{case:?}");
+    }
 }
 
 #[test]

@@ -114,6 +114,49 @@ fn inside_an_arena_the_declaration_is_the_bound() {
     });
 }
 
+/// A token of copy and fill whose fill is missing: the next copy is judged as the next token's, and
+/// later tokens are on their turn.
+#[test]
+fn a_missing_launch_does_not_end_the_judging() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let (a, b) = (gpu.buffer("a", 32), gpu.buffer("b", 32));
+        let copy = DeclaredLaunch {
+            step: "state.copy".into(),
+            kernel: "copy".into(),
+            args: vec![
+                arg("dst", a, vec![], vec![range(a, 128)]),
+                arg("src", b, vec![range(b, 128)], vec![]),
+            ],
+        };
+        let fill = DeclaredLaunch {
+            step: "state.fill".into(),
+            kernel: "fill".into(),
+            args: vec![arg("dst", b, vec![], vec![range(b, 128)])],
+        };
+        gpu.rig.gpu.declare(Declarations {
+            buffers: Vec::new(),
+            launches: vec![copy, fill],
+        });
+        let packet = |kernel, pointers: &[u64], values: &[u32]| {
+            gpu.packet(kernel, 1, gpu.args(pointers, values), BARRIER_BIT | SYSTEM)
+        };
+        let copy = packet("copy", &[a, b], &[]);
+        let swapped = packet("copy", &[b, a], &[]);
+        let (fill, elsewhere) = (packet("fill", &[b], &[1]), packet("fill", &[a], &[1]));
+        if fault {
+            gpu.run(&[copy, swapped, fill, copy, elsewhere]);
+            let kinds: Vec<_> = gpu.reports().iter().map(|report| report.kind).collect();
+            let judged = [UndeclaredRead, UndeclaredWrite, UndeclaredWrite];
+            assert_eq!(kinds[..1], [UndeclaredLaunch]);
+            assert_eq!(kinds[1..], judged);
+        } else {
+            gpu.run(&[copy, fill, copy, fill]);
+            assert_eq!(gpu.reports(), []);
+        }
+    });
+}
+
 #[test]
 fn an_undeclared_read_names_step_and_bytes() {
     both(|target, fault| {

@@ -1,12 +1,14 @@
 //! What nothing orders: launches without a wait between them, queues without a signal, the host
 //! without a wait, work-groups of one launch.
 
-use crate::harness::{BARRIER_AND, BARRIER_BIT, Ib, Rig};
-use crate::rig::{AGENT_GCR, Named, SYSTEM, both, verdict};
+use crate::harness::{BARRIER_AND, BARRIER_BIT, Ib, Rig, fixture};
+use crate::rig::{AGENT_GCR, Named, SYSTEM, both, config, verdict};
+use refrain_softgpu::SoftConfig;
 use refrain_softgpu::isa::Target;
 use refrain_softgpu::strict::ReportKind::{
     AtomicOrder, GroupsShare, ReadAfterWrite, WriteAfterRead, WriteAfterWrite,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Two launches of an indirect buffer with or without a wait and an invalidation between them.
@@ -273,6 +275,38 @@ fn issue_hipfire_19_float_atomics_depend_on_order() {
     });
 }
 
+/// Two launches that nothing orders count into one word: integer sums come out the same either way,
+/// float sums do not, and a plain access of the word is a race.
+#[test]
+fn atomics_of_two_launches_commute_or_not() {
+    for target in crate::rig::TARGETS {
+        for (second, expected) in [
+            ("atomic_count", None),
+            ("atomic_sum", Some(AtomicOrder)),
+            ("copy", Some(ReadAfterWrite)),
+        ] {
+            let gpu = pair(target, false, |gpu| {
+                let (sum, x) = (gpu.buffer("sum", 32), gpu.buffer("x", 128));
+                let out = gpu.buffer("out", 32);
+                let args = if second == "copy" {
+                    [out, sum]
+                } else {
+                    [sum, x]
+                };
+                let count = ("atomic_count", gpu.args(&[sum, x], &[]));
+                [count, (second, gpu.args(&args, &[]))]
+            });
+            let mut reports = gpu.reports();
+            // Lanes of one float sum contend as well; here the two launches count.
+            reports.retain(|report| report.other.is_some());
+            let second = format!("kernel {second}");
+            let names = [&*second, "sum bytes 0..4", "other: kernel atomic_count"];
+            let kind = expected.unwrap_or(AtomicOrder);
+            verdict("counts", expected.is_some(), &reports, kind, &names);
+        }
+    }
+}
+
 #[test]
 fn groups_of_one_launch_write_the_same_words() {
     both(|target, fault| {
@@ -306,5 +340,44 @@ fn issue_tinygrad_14278_input_and_output_overlap() {
         gpu.run(&[gpu.packet("copy", 8, args, BARRIER_BIT | SYSTEM)]);
         let names = ["kernel copy", "x bytes", "reads what group"];
         verdict("alias", fault, &gpu.reports(), GroupsShare, &names);
+    });
+}
+
+/// The same with two groups: whichever of them the seed runs first.
+#[test]
+fn overlapping_groups_are_found_in_either_order() {
+    both(|target, fault| {
+        let mut seen = BTreeSet::new();
+        for seed in 0..12 {
+            let object = fixture(&format!("tests/fixtures/named.{target}.co"));
+            let gpu = Named::with(
+                SoftConfig {
+                    seed,
+                    ..config(target)
+                },
+                &object,
+            );
+            let x = gpu.buffer("x", 512);
+            let args = gpu.args(&[if fault { x + 128 } else { x }, x], &[]);
+            gpu.run(&[gpu.packet("copy", 2, args, BARRIER_BIT | SYSTEM)]);
+            let reports = gpu.reports();
+            verdict(
+                "either order",
+                fault,
+                &reports,
+                GroupsShare,
+                &["x bytes 128.."],
+            );
+            seen.extend(reports.into_iter().map(|report| report.detail));
+        }
+        let expected: &[&str] = if fault {
+            &[
+                "group 0 writes over what group 1 read",
+                "group 1 reads what group 0 wrote",
+            ]
+        } else {
+            &[]
+        };
+        assert_eq!(Vec::from_iter(&seen), expected);
     });
 }
