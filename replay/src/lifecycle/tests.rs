@@ -6,6 +6,7 @@ use refrain_device::DeviceError;
 use refrain_lower::{EncodingError, ImageError, LowerError};
 use refrain_packet::kd;
 use refrain_packet::launch::EncodeError;
+use refrain_planner::placement::PlacementError;
 use refrain_recorder::file::TapeFileError;
 use refrain_recorder::reconcile::{StepRef, TapeId};
 use refrain_recorder::source::SourceError;
@@ -241,6 +242,41 @@ fn rows() -> Vec<(Code, StageError)> {
     ]
 }
 
+/// Refusals before there is a plan.
+fn placement_rows() -> Vec<(Code, PlacementError)> {
+    vec![
+        (
+            Code::SpillUnified,
+            PlacementError::Unified {
+                spilled: 1,
+                machine: "gfx1151".to_owned(),
+            },
+        ),
+        (
+            Code::SpillExperts,
+            PlacementError::Experts {
+                layer: 0,
+                experts: 8,
+                layers: 4,
+            },
+        ),
+        (
+            Code::HostExec,
+            PlacementError::HostExec {
+                exec: "cpu".to_owned(),
+            },
+        ),
+        (
+            Code::PinnedShort,
+            PlacementError::Pinned {
+                needed: 2,
+                machine: "gfx1100".to_owned(),
+                available: 1,
+            },
+        ),
+    ]
+}
+
 #[test]
 fn every_code_has_an_error_and_every_error_its_code() {
     let rows = rows();
@@ -256,9 +292,14 @@ fn every_code_has_an_error_and_every_error_its_code() {
             "{refusal}"
         );
     }
+    let placements = placement_rows();
+    for (code, error) in &placements {
+        assert_eq!(Code::of_placement(error), Some(*code), "{error}");
+    }
+    let planned = |code| placements.iter().any(|(known, _)| *known == code);
     for row in TABLE {
         assert!(
-            rows.iter().any(|(code, _)| *code == row.code),
+            rows.iter().any(|(code, _)| *code == row.code) || planned(row.code),
             "{} is never refused",
             row.code
         );

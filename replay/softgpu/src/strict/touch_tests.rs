@@ -128,7 +128,8 @@ fn groups_of_one_launch_that_meet_are_found() {
 fn a_write_over_what_another_group_read_is_found() {
     // Readers in order: group, first byte, bytes per lane (32 lanes). Then the writer, alike.
     type Reader = (u32, u64, u32);
-    let cases: [(&[Reader], Reader, Option<Option<u32>>); 12] = [
+    type Case<'a> = (&'a [Reader], Reader, Option<Option<u32>>);
+    let cases: [Case<'_>; 12] = [
         (&[(0, 0, 4)], (0, 0, 4), None),
         (&[(0, 0, 4)], (1, 0, 4), Some(Some(0))),
         (&[(0, 0, 4)], (1, 128, 4), None),
