@@ -130,7 +130,12 @@ fn replays_leave_memory_flat() {
 
 fn indirect_buffer(subject: &Subject, copying: &Copying) -> Buffer {
     let model = repository("tests/models/nano-qwen3.bf16.gguf");
-    let plan = plan(&model, Setup::on(subject.target)).unwrap();
+    // Fused plans have no kernel this plain.
+    let setup = Setup {
+        fused: false,
+        ..Setup::on(subject.target)
+    };
+    let plan = plan(&model, setup).unwrap();
     let images = lifecycle::images(&plan, &EmbeddedObjects).unwrap();
     let images = kernel_images(&plan, &images).unwrap();
     let image = images
