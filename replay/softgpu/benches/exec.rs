@@ -1,5 +1,5 @@
-//! Instructions per second of the executor on one core, on shipped kernels. Criterion's throughput
-//! column counts wave instructions.
+//! Instructions per second of the executor on one core, and on two, on shipped kernels. Criterion's
+//! throughput column counts wave instructions.
 #![allow(
     missing_docs,
     reason = "criterion_group! generates an undocumented item"
@@ -10,7 +10,7 @@
 mod support;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use refrain_softgpu::exec::Dispatch;
+use refrain_softgpu::exec::{Dispatch, RunStats, run_batch};
 use refrain_softgpu::isa::Target;
 use support::{Args, Gpu, Random};
 
@@ -58,6 +58,27 @@ fn attention(gpu: &Gpu, position: u32) -> Dispatch {
     gpu.dispatch("attn_decode_f32_d64", heads, 256, &args)
 }
 
+/// The batch alone; `Gpu::go` also keeps digests of all buffers.
+fn run(gpu: &Gpu, batch: &[Dispatch]) -> RunStats {
+    run_batch(&gpu.memory, batch, &gpu.config).unwrap()
+}
+
+/// A larger matrix on one thread and on two: how the executor scales.
+fn threads(c: &mut Criterion) {
+    let mut gpu = Gpu::shipped(Target::Gfx1201);
+    let batch = [gemv_q8_0(&gpu, 4096, 256)];
+    let stats = run(&gpu, &batch);
+    let mut group = c.benchmark_group("threads");
+    group.throughput(Throughput::Elements(stats.instructions));
+    for threads in [1, 2] {
+        gpu.config.threads = threads;
+        group.bench_function(format!("gemv_q8_0/gfx1201/{threads}"), |b| {
+            b.iter(|| run(&gpu, &batch));
+        });
+    }
+    group.finish();
+}
+
 fn bench(c: &mut Criterion) {
     for target in [Target::Gfx1100, Target::Gfx1201] {
         let gpu = Gpu::shipped(target);
@@ -67,11 +88,11 @@ fn bench(c: &mut Criterion) {
             ("attn_decode", attention(&gpu, 200)),
         ] {
             let batch = [dispatch];
-            let stats = gpu.go(&batch).unwrap();
+            let stats = run(&gpu, &batch);
             let mut group = c.benchmark_group("exec");
             group.throughput(Throughput::Elements(stats.instructions));
             group.bench_function(format!("{name}/{target}"), |b| {
-                b.iter(|| gpu.go(&batch).unwrap());
+                b.iter(|| run(&gpu, &batch));
             });
             group.finish();
         }
@@ -83,14 +104,14 @@ fn baseline(c: &mut Criterion) {
     let path = support::root().join("kernels/objects/gfx1100/refrain.co");
     let gpu = Gpu::with(support::load(Target::Gfx1100, &path), true);
     let batch = [gemv_q8_0(&gpu, 512, 256)];
-    let stats = gpu.go(&batch).unwrap();
+    let stats = run(&gpu, &batch);
     let mut group = c.benchmark_group("exec");
     group.throughput(Throughput::Elements(stats.instructions));
     group.bench_function("gemv_q8_0/gfx1100/baseline", |b| {
-        b.iter(|| gpu.go(&batch).unwrap())
+        b.iter(|| run(&gpu, &batch))
     });
     group.finish();
 }
 
-criterion_group!(benches, bench, baseline);
+criterion_group!(benches, bench, threads, baseline);
 criterion_main!(benches);
