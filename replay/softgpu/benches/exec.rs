@@ -10,7 +10,7 @@
 mod support;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use refrain_softgpu::exec::{Dispatch, RunStats, run_batch};
+use refrain_softgpu::exec::Dispatch;
 use refrain_softgpu::isa::Target;
 use support::{Args, Gpu, Random};
 
@@ -58,22 +58,17 @@ fn attention(gpu: &Gpu, position: u32) -> Dispatch {
     gpu.dispatch("attn_decode_f32_d64", heads, 256, &args)
 }
 
-/// The batch alone; `Gpu::go` also keeps digests of all buffers.
-fn run(gpu: &Gpu, batch: &[Dispatch]) -> RunStats {
-    run_batch(&gpu.memory, batch, &gpu.config).unwrap()
-}
-
 /// A larger matrix on one thread and on two: how the executor scales.
 fn threads(c: &mut Criterion) {
     let mut gpu = Gpu::shipped(Target::Gfx1201);
     let batch = [gemv_q8_0(&gpu, 4096, 256)];
-    let stats = run(&gpu, &batch);
+    let stats = gpu.go(&batch).unwrap();
     let mut group = c.benchmark_group("threads");
     group.throughput(Throughput::Elements(stats.instructions));
     for threads in [1, 2] {
         gpu.config.threads = threads;
         group.bench_function(format!("gemv_q8_0/gfx1201/{threads}"), |b| {
-            b.iter(|| run(&gpu, &batch));
+            b.iter(|| gpu.go(&batch).unwrap());
         });
     }
     group.finish();
@@ -88,11 +83,11 @@ fn bench(c: &mut Criterion) {
             ("attn_decode", attention(&gpu, 200)),
         ] {
             let batch = [dispatch];
-            let stats = run(&gpu, &batch);
+            let stats = gpu.go(&batch).unwrap();
             let mut group = c.benchmark_group("exec");
             group.throughput(Throughput::Elements(stats.instructions));
             group.bench_function(format!("{name}/{target}"), |b| {
-                b.iter(|| run(&gpu, &batch));
+                b.iter(|| gpu.go(&batch).unwrap());
             });
             group.finish();
         }
@@ -104,11 +99,11 @@ fn baseline(c: &mut Criterion) {
     let path = support::root().join("kernels/objects/gfx1100/refrain.co");
     let gpu = Gpu::with(support::load(Target::Gfx1100, &path), true);
     let batch = [gemv_q8_0(&gpu, 512, 256)];
-    let stats = run(&gpu, &batch);
+    let stats = gpu.go(&batch).unwrap();
     let mut group = c.benchmark_group("exec");
     group.throughput(Throughput::Elements(stats.instructions));
     group.bench_function("gemv_q8_0/gfx1100/baseline", |b| {
-        b.iter(|| run(&gpu, &batch))
+        b.iter(|| gpu.go(&batch).unwrap())
     });
     group.finish();
 }

@@ -4,7 +4,6 @@
 
 mod support;
 
-use refrain_softgpu::exec::run_batch;
 use refrain_softgpu::isa::Target;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,11 +46,11 @@ fn a_repeated_batch_allocates_nothing() {
     for threads in [1, 2] {
         gpu.config.threads = threads;
         for _ in 0..50 {
-            run_batch(&gpu.memory, &batch, &gpu.config).unwrap();
+            gpu.go(&batch).unwrap();
         }
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         for _ in 0..50 {
-            run_batch(&gpu.memory, &batch, &gpu.config).unwrap();
+            gpu.go(&batch).unwrap();
         }
         assert_eq!(
             ALLOCATIONS.load(Ordering::Relaxed) - before,

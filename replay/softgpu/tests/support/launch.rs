@@ -38,7 +38,7 @@ pub fn row(symbol: &str, imms: &[(&str, u32)]) -> (&'static KernelRow, Vec<u32>)
 pub fn launch(gpu: &Gpu, symbol: &str, pointers: &[(&str, u64)], imms: &[(&str, u32)]) -> RunStats {
     let (row, values) = row(symbol, imms);
     let dispatch = dispatch(gpu, row, pointers, &values);
-    gpu.go(&[dispatch])
+    gpu.noted(dispatch)
         .unwrap_or_else(|e| panic!("{} {symbol}: {e}", gpu.code.target))
 }
 

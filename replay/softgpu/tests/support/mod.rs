@@ -376,15 +376,20 @@ impl Gpu {
 
     pub fn run(&self, kernel: &str, groups: u32, block: u32, args: &Args) -> RunStats {
         let d = self.dispatch(kernel, groups, block, args);
-        self.go(&[d])
+        self.noted(d)
             .unwrap_or_else(|e| panic!("{}: {e}", self.code.target))
     }
 
+    /// Runs a batch and nothing else: also what measurements run.
     pub fn go(&self, batch: &[Dispatch]) -> Result<RunStats, ExecError> {
-        let stats = run_batch(&self.memory, batch, &self.config)?;
-        if let Some(last) = batch.last() {
-            self.note(&last.name);
-        }
+        run_batch(&self.memory, batch, &self.config)
+    }
+
+    /// Runs one launch and takes note of what all buffers hold after it.
+    pub fn noted(&self, dispatch: Dispatch) -> Result<RunStats, ExecError> {
+        let name = Arc::clone(&dispatch.name);
+        let stats = self.go(&[dispatch])?;
+        self.note(&name);
         Ok(stats)
     }
 }
