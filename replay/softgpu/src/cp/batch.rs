@@ -4,7 +4,9 @@
 use super::access::Release;
 use super::fault::{Cause, PacketError, QueueFault, code};
 use super::inject;
-use crate::exec::{Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, run_batch_until};
+use crate::exec::{
+    Dispatch, ExecError, LaunchProblem, RunConfig, WaveFault, group_count, run_batch_until,
+};
 use crate::gpu::{Shared, count};
 use crate::object::Kernel;
 use crate::strict::{Pending, PendingRelease};
@@ -38,9 +40,7 @@ pub(crate) struct Shape {
 
 /// Work-groups of a launch if they exceed the budget.
 pub(crate) fn over_budget(shared: &Shared, groups: [u32; 3]) -> Option<u64> {
-    let count = groups
-        .iter()
-        .fold(1_u64, |count, n| count.saturating_mul(u64::from(*n)));
+    let count = group_count(groups);
     (count > shared.config.group_budget).then_some(count)
 }
 

@@ -6,7 +6,9 @@ use super::group::{MAX_WAVES, run_group};
 use super::init::{Start, mix, poison};
 use super::program::KernelInfo;
 use super::wave::Wave;
-use super::{Dispatch, ExecError, LaunchProblem, MAX_SCRATCH, RunConfig, RunStats, pool};
+use super::{
+    Dispatch, ExecError, LaunchProblem, MAX_SCRATCH, RunConfig, RunStats, group_count, pool,
+};
 use crate::isa::Generation;
 use crate::memory::{AddressSpace, LastHit, View};
 use std::cell::RefCell;
@@ -85,10 +87,7 @@ fn run_with(
     let mut expected = 0u64;
     for dispatch in batch {
         let plan = check(dispatch, groups)?;
-        let count = dispatch
-            .groups
-            .iter()
-            .fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
+        let count = group_count(dispatch.groups);
         groups = groups.saturating_add(count);
         let these = count.saturating_mul(u64::from(plan.waves));
         waves = waves.saturating_add(these);
@@ -136,7 +135,7 @@ fn run_with(
         });
     }
     for (plan, dispatch) in plans.iter().zip(batch) {
-        let count: u64 = dispatch.groups.iter().map(|g| u64::from(*g)).product();
+        let count = group_count(dispatch.groups);
         plan.info.learn(
             plan.spent.load(Ordering::Relaxed),
             count * u64::from(plan.waves),
@@ -220,6 +219,19 @@ pub(super) fn check(d: &Dispatch, first: u64) -> Result<Plan, ExecError> {
     })
 }
 
+/// Index of the launch that work-group `number` of the batch belongs to.
+pub(super) fn launch_of(plans: &[Plan], number: u64) -> usize {
+    plans
+        .partition_point(|plan| plan.first <= number)
+        .saturating_sub(1)
+}
+
+/// Where work-group `local` of a launch stands in its grid.
+pub(super) fn position(groups: [u32; 3], local: u64) -> [u32; 3] {
+    let [x, y, _] = groups.map(u64::from);
+    [local % x, local / x % y, local / x / y].map(|at| at as u32)
+}
+
 /// What the threads of a batch share.
 struct Job<'a> {
     memory: &'a AddressSpace,
@@ -283,16 +295,11 @@ impl Job<'_> {
         hits: &mut [LastHit; HITS],
         number: u64,
     ) -> Result<u64, ExecError> {
-        let which = self
-            .plans
-            .partition_point(|p| p.first <= number)
-            .saturating_sub(1);
+        let which = launch_of(self.plans, number);
         let (Some(plan), Some(dispatch)) = (self.plans.get(which), self.batch.get(which)) else {
             return Ok(0);
         };
-        let [gx, gy, _] = dispatch.groups.map(u64::from);
-        let local = number - plan.first;
-        let group = [local % gx, local / gx % gy, local / gx / gy].map(|v| v as u32);
+        let group = position(dispatch.groups, number - plan.first);
         let word = poison(self.config.seed);
         let start = Start {
             dispatch,

@@ -112,30 +112,6 @@ pub(super) fn store_number(store: Store) -> Option<u16> {
     STORES.iter().position(|v| *v == store).map(|k| k as u16)
 }
 
-const fn load_bytes(load: Load) -> usize {
-    match load {
-        Load::U8 | Load::I8 | Load::U8D16 | Load::U8D16Hi | Load::I8D16 | Load::I8D16Hi => 1,
-        Load::U16 | Load::I16 | Load::U16D16 | Load::U16D16Hi => 2,
-        Load::B32 => 4,
-        Load::B64 => 8,
-        Load::B96 => 12,
-        Load::B128 => 16,
-        Load::B256 => 32,
-        Load::B512 => 64,
-    }
-}
-
-const fn store_bytes(store: Store) -> usize {
-    match store {
-        Store::B8 | Store::B8D16Hi => 1,
-        Store::B16 | Store::B16D16Hi => 2,
-        Store::B32 => 4,
-        Store::B64 => 8,
-        Store::B96 => 12,
-        Store::B128 => 16,
-    }
-}
-
 /// Registers of one lane from memory; `old` is the first one's content.
 fn unpacked(load: Load, bytes: &[u8], old: u32) -> ([u32; 4], usize) {
     let mut words = [0; 4];
@@ -181,7 +157,7 @@ fn each_lane(mask: u32, mut act: impl FnMut(usize) -> Result<(), Flow>) -> Flow 
 }
 
 fn load_private(w: &mut Wave, u: &Uop, x: &mut Ctx<'_>, at: &Row, mask: u32, load: Load) -> Flow {
-    let length = load_bytes(load);
+    let length = load.bytes() as usize;
     let dst = usize::from(u.dst);
     each_lane(mask, |i| {
         let old = w.v[dst & 511][i];
@@ -204,7 +180,7 @@ fn store_private(
     mask: u32,
     store: Store,
 ) -> Flow {
-    let length = store_bytes(store);
+    let length = store.bytes() as usize;
     let from = usize::from(u.c.0);
     let high = matches!(store, Store::B8D16Hi | Store::B16D16Hi);
     each_lane(mask, |i| {

@@ -313,23 +313,6 @@ impl<E: Element> Exec for ScalarLoadPart<E> {
     }
 }
 
-/// The handler of a scalar load.
-pub(super) fn scalar_load(load: Load, speed: Speed) -> Option<Handler> {
-    Some(match load {
-        Load::B32 => handler::<ScalarLoad<1>>(speed),
-        Load::B64 => handler::<ScalarLoad<2>>(speed),
-        Load::B96 => handler::<ScalarLoad<3>>(speed),
-        Load::B128 => handler::<ScalarLoad<4>>(speed),
-        Load::B256 => handler::<ScalarLoad<8>>(speed),
-        Load::B512 => handler::<ScalarLoad<16>>(speed),
-        Load::U8 => handler::<ScalarLoadPart<U8>>(speed),
-        Load::I8 => handler::<ScalarLoadPart<I8>>(speed),
-        Load::U16 => handler::<ScalarLoadPart<U16>>(speed),
-        Load::I16 => handler::<ScalarLoadPart<I16>>(speed),
-        _ => return None,
-    })
-}
-
 /// Scalar load of `N` dwords through the buffer descriptor `a`; dwords outside the buffer are 0
 /// (RDNA ISA, scalar buffer loads).
 struct BufferLoad<const N: usize>;
@@ -387,21 +370,36 @@ impl<E: Element> Exec for BufferLoadPart<E> {
     }
 }
 
-/// The handler of a scalar load through a buffer descriptor.
-pub(super) fn buffer_load(load: Load, speed: Speed) -> Option<Handler> {
-    Some(match load {
-        Load::B32 => handler::<BufferLoad<1>>(speed),
-        Load::B64 => handler::<BufferLoad<2>>(speed),
-        Load::B96 => handler::<BufferLoad<3>>(speed),
-        Load::B128 => handler::<BufferLoad<4>>(speed),
-        Load::B256 => handler::<BufferLoad<8>>(speed),
-        Load::B512 => handler::<BufferLoad<16>>(speed),
-        Load::U8 => handler::<BufferLoadPart<U8>>(speed),
-        Load::I8 => handler::<BufferLoadPart<I8>>(speed),
-        Load::U16 => handler::<BufferLoadPart<U16>>(speed),
-        Load::I16 => handler::<BufferLoadPart<I16>>(speed),
-        _ => return None,
-    })
+/// A function from load to handler: whole dwords by `$whole`, less than one by `$part`.
+macro_rules! scalar_loads {
+    ($(#[$doc:meta])* $name:ident: $whole:ident, $part:ident) => {
+        $(#[$doc])*
+        pub(super) fn $name(load: Load, speed: Speed) -> Option<Handler> {
+            Some(match load {
+                Load::B32 => handler::<$whole<1>>(speed),
+                Load::B64 => handler::<$whole<2>>(speed),
+                Load::B96 => handler::<$whole<3>>(speed),
+                Load::B128 => handler::<$whole<4>>(speed),
+                Load::B256 => handler::<$whole<8>>(speed),
+                Load::B512 => handler::<$whole<16>>(speed),
+                Load::U8 => handler::<$part<U8>>(speed),
+                Load::I8 => handler::<$part<I8>>(speed),
+                Load::U16 => handler::<$part<U16>>(speed),
+                Load::I16 => handler::<$part<I16>>(speed),
+                _ => return None,
+            })
+        }
+    };
+}
+
+scalar_loads! {
+    /// The handler of a scalar load.
+    scalar_load: ScalarLoad, ScalarLoadPart
+}
+
+scalar_loads! {
+    /// The handler of a scalar load through a buffer descriptor.
+    buffer_load: BufferLoad, BufferLoadPart
 }
 
 /// The handler of a load at scalar address plus the lane's own four bytes.

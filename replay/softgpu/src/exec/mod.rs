@@ -84,6 +84,13 @@ pub struct Dispatch {
     pub tag: u64,
 }
 
+/// Work-groups of a grid, saturating.
+pub(crate) fn group_count(groups: [u32; 3]) -> u64 {
+    groups
+        .iter()
+        .fold(1, |count, n| count.saturating_mul(u64::from(*n)))
+}
+
 /// Largest scratch memory of a work-item, in bytes.
 pub const MAX_SCRATCH: u32 = 16 * 1024;
 

@@ -31,6 +31,22 @@ pub(crate) enum Load {
     U16D16Hi,
 }
 
+impl Load {
+    /// Bytes per lane.
+    pub(crate) const fn bytes(self) -> u32 {
+        match self {
+            Self::U8 | Self::I8 | Self::U8D16 | Self::U8D16Hi | Self::I8D16 | Self::I8D16Hi => 1,
+            Self::U16 | Self::I16 | Self::U16D16 | Self::U16D16Hi => 2,
+            Self::B32 => 4,
+            Self::B64 => 8,
+            Self::B96 => 12,
+            Self::B128 => 16,
+            Self::B256 => 32,
+            Self::B512 => 64,
+        }
+    }
+}
+
 /// What one lane of a store takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Store {
@@ -43,6 +59,20 @@ pub(crate) enum Store {
     /// The high half of the register.
     B8D16Hi,
     B16D16Hi,
+}
+
+impl Store {
+    /// Bytes per lane.
+    pub(crate) const fn bytes(self) -> u32 {
+        match self {
+            Self::B8 | Self::B8D16Hi => 1,
+            Self::B16 | Self::B16D16Hi => 2,
+            Self::B32 => 4,
+            Self::B64 => 8,
+            Self::B96 => 12,
+            Self::B128 => 16,
+        }
+    }
 }
 
 /// Read-modify-write functions.

@@ -6,7 +6,7 @@ use super::code::Known;
 use super::counters::Counter;
 use super::effects::{destination_regs, returns};
 use super::lds::{Does, LdsAccess};
-use super::memory::{load_bytes, store_bytes, wide_bytes};
+use super::memory::wide_bytes;
 use super::regs::number;
 use super::track::InFlight;
 use super::turn::Turn;
@@ -31,8 +31,8 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             return flow;
         }
         let (bytes, does) = match op {
-            Op::FlatLoad(load) => (load_bytes(load), Does::Load),
-            Op::FlatStore(store) => (store_bytes(store), Does::Store),
+            Op::FlatLoad(load) => (load.bytes(), Does::Load),
+            Op::FlatStore(store) => (store.bytes(), Does::Store),
             Op::FlatAtomic(Atomic::Swap, wide) => (wide_bytes(wide), Does::Exchange),
             Op::FlatAtomic(_, wide) => (wide_bytes(wide), Does::Atomic),
             _ => return flow,
@@ -101,8 +101,8 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
     pub(super) fn scratch(&mut self, known: &Known, u: &Uop, pc: u32) -> Flow {
         let inst = &known.inst;
         let (bytes, does) = match inst.row.op {
-            Op::ScratchLoad(load) => (load_bytes(load), Does::Load),
-            Op::ScratchStore(store) => (store_bytes(store), Does::Store),
+            Op::ScratchLoad(load) => (load.bytes(), Does::Load),
+            Op::ScratchStore(store) => (store.bytes(), Does::Store),
             _ => return self.execute(u),
         };
         let exempt = (does == Does::Load).then_some(Counter::Load);

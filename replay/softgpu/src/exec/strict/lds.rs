@@ -3,7 +3,7 @@
 use super::code::Known;
 use super::counters::Counter;
 use super::effects::destination_regs;
-use super::memory::{load_bytes, store_bytes, wide_bytes};
+use super::memory::wide_bytes;
 use super::shadow::{Mark, Race, Use};
 use super::turn::Turn;
 use crate::exec::uop::{Flow, Uop};
@@ -68,8 +68,8 @@ fn elements(inst: &Inst) -> [Option<Element>; 2] {
         [at(inst.imm as u32, 0), at(inst.imm2, 1)]
     };
     match inst.row.op {
-        Op::DsLoad(load) => one(load_bytes(load), 1),
-        Op::DsStore(store) => one(store_bytes(store), 1),
+        Op::DsLoad(load) => one(load.bytes(), 1),
+        Op::DsStore(store) => one(store.bytes(), 1),
         Op::DsAtomic(_, wide, _) => one(wide_bytes(wide), 1),
         Op::DsLoadAddtidB32 | Op::DsStoreAddtidB32 => one(4, 0),
         Op::DsCondxchg32RtnB64 => one(8, 1),

@@ -10,34 +10,8 @@ use super::track::InFlight;
 use super::turn::Turn;
 use crate::exec::global::{addresses, buffer, scalar_address};
 use crate::exec::uop::{Flow, Uop};
-use crate::isa::op::{Atomic, Load, Op, Store, Wide};
+use crate::isa::op::{Atomic, Op, Wide};
 use crate::strict::hook::{Access, AtomicKind, Path, Watch};
-
-/// Bytes per lane of a load.
-pub(super) const fn load_bytes(load: Load) -> u32 {
-    match load {
-        Load::U8 | Load::I8 | Load::U8D16 | Load::U8D16Hi | Load::I8D16 | Load::I8D16Hi => 1,
-        Load::U16 | Load::I16 | Load::U16D16 | Load::U16D16Hi => 2,
-        Load::B32 => 4,
-        Load::B64 => 8,
-        Load::B96 => 12,
-        Load::B128 => 16,
-        Load::B256 => 32,
-        Load::B512 => 64,
-    }
-}
-
-/// Bytes per lane of a store.
-pub(super) const fn store_bytes(store: Store) -> u32 {
-    match store {
-        Store::B8 | Store::B8D16Hi => 1,
-        Store::B16 | Store::B16D16Hi => 2,
-        Store::B32 => 4,
-        Store::B64 => 8,
-        Store::B96 => 12,
-        Store::B128 => 16,
-    }
-}
 
 pub(super) const fn wide_bytes(wide: Wide) -> u32 {
     match wide {
@@ -92,7 +66,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
         let (Op::SLoad(load) | Op::SBufferLoad(load)) = inst.row.op else {
             return self.execute(u);
         };
-        let whole = load_bytes(load);
+        let whole = load.bytes();
         self.early(known, None, pc);
         self.address(inst.src[0], inst.row.shape.src[0].regs(), 1, pc);
         self.address(inst.saddr, 1, 1, pc);
@@ -178,8 +152,8 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             return flow;
         }
         let bytes = match op {
-            Op::GLoad(load) => load_bytes(load),
-            Op::GStore(store) => store_bytes(store),
+            Op::GLoad(load) => load.bytes(),
+            Op::GStore(store) => store.bytes(),
             Op::GAtomic(_, wide) => wide_bytes(wide),
             _ => 4,
         };

@@ -1,10 +1,10 @@
 //! The scheduler: which wave of which work-group runs next, and for how long.
 
 use super::group::{Active, Lent};
-use crate::exec::batch::{Order, Plan, check};
+use crate::exec::batch::{Order, Plan, check, launch_of, position};
 use crate::exec::context::HITS;
 use crate::exec::init::{Start, mix, poison};
-use crate::exec::{Dispatch, ExecError, RunConfig, RunStats};
+use crate::exec::{Dispatch, ExecError, RunConfig, RunStats, group_count};
 use crate::memory::{AddressSpace, LastHit, View};
 use crate::strict::hook::Watch;
 use std::cell::RefCell;
@@ -34,10 +34,7 @@ pub(crate) fn run_strict<W: Watch + ?Sized>(
     let (mut groups, mut waves) = (0u64, 0u64);
     for dispatch in batch {
         let plan = check(dispatch, groups)?;
-        let count = dispatch
-            .groups
-            .iter()
-            .fold(1u64, |n, g| n.saturating_mul(u64::from(*g)));
+        let count = group_count(dispatch.groups);
         groups = groups.saturating_add(count);
         waves = waves.saturating_add(count.saturating_mul(u64::from(plan.waves)));
         plans.push(plan);
@@ -127,13 +124,9 @@ impl Run<'_> {
     fn begin(&mut self, group: &mut Active) {
         let number = self.order.at(self.next);
         self.next += 1;
-        let which = self
-            .plans
-            .partition_point(|p| p.first <= number)
-            .saturating_sub(1);
+        let which = launch_of(self.plans, number);
         let local = number - self.plans[which].first;
-        let [gx, gy, _] = self.batch[which].groups.map(u64::from);
-        let at = [local % gx, local / gx % gy, local / gx / gy].map(|v| v as u32);
+        let at = position(self.batch[which].groups, local);
         group.start(&self.start(which), which, local as u32, at);
     }
 
