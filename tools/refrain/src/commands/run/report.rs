@@ -1,5 +1,6 @@
 //! The report of a run: one JSON object, or a few lines on stderr.
 
+use super::soft::Findings;
 use crate::output;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
@@ -48,6 +49,10 @@ pub struct Report {
     pub tok_s: f64,
     /// Whether a proof covers the packets.
     pub proof: &'static str,
+    /// What strict mode found; null if not asked.
+    pub strict: Option<Findings>,
+    /// Faults that were injected; null without a script.
+    pub injected: Option<Vec<String>>,
 }
 
 /// A refusal and how often.
@@ -120,6 +125,8 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
             0.0
         },
         proof: "none",
+        strict: None,
+        injected: None,
     }
 }
 
@@ -154,6 +161,8 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         },
         tok_s: 0.0,
         proof: "none",
+        strict: None,
+        injected: None,
     }
 }
 
@@ -173,6 +182,11 @@ pub(super) fn summary(report: &Report) {
         Some(true) => "yes: tokens and every buffer equal eager, byte for byte",
         Some(false) => "NO",
     };
+    let found = report.strict.as_ref();
+    let strict = found.map(|found| match found.reports.len() as u64 + found.dropped {
+        0 => "no report".to_owned(),
+        count => format!("{count} REPORTS"),
+    });
     let refused: Vec<String> = report
         .refusals
         .iter()
@@ -212,6 +226,9 @@ pub(super) fn summary(report: &Report) {
         ),
     ];
     output::note(&lines.join("\n"));
+    if let Some(strict) = strict {
+        output::note(&format!("strict      {strict}"));
+    }
 }
 
 #[cfg(test)]
@@ -243,6 +260,8 @@ pub(super) mod tests {
             },
             tok_s: 0.0,
             proof: "none",
+            strict: None,
+            injected: None,
         }
     }
 
@@ -271,6 +290,8 @@ pub(super) mod tests {
             "host_us_per_token",
             "tok_s",
             "proof",
+            "strict",
+            "injected",
         ] {
             let found = json[at..].find(&format!("\"{key}\":"));
             at += found.unwrap_or_else(|| panic!("{key} is missing after byte {at} of {json}"));
