@@ -1,6 +1,10 @@
 //! The hand-off over threads: results in order, panics, errors and deadlines typed, the crew usable
 //! afterwards; the probe against workers that are sound and one that is not.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a failed unwrap is a failed test; one worker panics on purpose"
+)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
