@@ -14,6 +14,7 @@ use refrain_packet::packet::Packet;
 use refrain_packet::state::ShState;
 use refrain_packet::tables::registers::{initiator, reg};
 use refrain_softgpu::strict::{TraceJudge, Violation};
+use std::collections::BTreeMap;
 
 /// What the judges say about an omission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(super) enum Verdict {
         violation: Violation,
         rule: Option<&'static str>,
     },
-    /// A rule rejects it, and no trace has a violation.
+    /// A rule rejects it or warns, and no trace has a violation.
     Rule(&'static str),
     /// The register holds the value already, or the same fence stands before it.
     Repeated,
@@ -50,7 +51,7 @@ pub(super) fn judge(
     traces: &[(TraceJudge<'_>, u32)],
     lint: &dyn Fn(&[u32]) -> Report,
 ) -> Vec<Judged> {
-    let before = rejecting(&lint(words));
+    let before = findings(&lint(words));
     let mut all = Vec::new();
     for cut in cuts(transport, words) {
         let others = without(transport, words, cut);
@@ -63,7 +64,7 @@ pub(super) fn judge(
         let rule = if settled {
             None
         } else {
-            rejecting(&lint(&others)).filter(|rule| before != Some(*rule))
+            noticed(&lint(&others), &before)
         };
         let verdict = match (verdict, rule) {
             (
@@ -88,11 +89,26 @@ pub(super) fn judge(
     all
 }
 
-/// The first rule that rejects.
-fn rejecting(report: &Report) -> Option<&'static str> {
-    let mut findings = report.findings.iter();
-    let first = findings.find(|finding| finding.severity != Severity::Warning);
-    first.map(|finding| finding.rule.row().id)
+/// Findings of a report by rule.
+fn findings(report: &Report) -> BTreeMap<&'static str, usize> {
+    let mut count = BTreeMap::new();
+    for finding in &report.findings {
+        *count.entry(finding.rule.row().id).or_default() += 1;
+    }
+    count
+}
+
+/// The first rule that rejects; otherwise the first that warns more often than of the whole form: it
+/// noticed, although the result is the same.
+fn noticed(report: &Report, before: &BTreeMap<&'static str, usize>) -> Option<&'static str> {
+    let mut all = report.findings.iter();
+    let first = all.find(|finding| finding.severity != Severity::Warning);
+    let rejects = first.map(|finding| finding.rule.row().id);
+    rejects.or_else(|| {
+        let now = findings(report);
+        let more = |(rule, count): &(&&'static str, &usize)| before.get(*rule).unwrap_or(&0) < *count;
+        now.iter().find(more).map(|(rule, _)| *rule)
+    })
 }
 
 /// What the traces say about a stream that lacks a wait or an invalidation in every token.
