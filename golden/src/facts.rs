@@ -190,7 +190,10 @@ fn step_digest(plan: &Plan, step: &Step) -> String {
     step.put(&mut bytes);
     let StepBody::Launch(launch) = &step.body;
     let kernel = plan.kernels.get(launch.kernel as usize);
-    kernel.map_or("", |kernel| &kernel.symbol).to_owned().put(&mut bytes);
+    kernel
+        .map_or("", |kernel| &kernel.symbol)
+        .to_owned()
+        .put(&mut bytes);
     let digest = blake3::derive_key(STEP, &bytes);
     hex(digest.get(..STEP_BYTES).unwrap_or_default())
 }
@@ -224,5 +227,8 @@ fn waits(plan: &Plan) -> String {
 
 /// Digests of steps in order, from the lines of a record.
 pub fn step_digests(lines: &[String]) -> Vec<&str> {
-    lines.iter().flat_map(|line| line.split(' ').skip(1)).collect()
+    lines
+        .iter()
+        .flat_map(|line| line.split(' ').skip(1))
+        .collect()
 }

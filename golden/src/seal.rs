@@ -34,7 +34,9 @@ pub enum SealError {
         second: String,
     },
     /// Nothing was generated.
-    #[error("the recipe generates no token, so that nothing would be compared; give a prompt and a number of tokens")]
+    #[error(
+        "the recipe generates no token, so that nothing would be compared; give a prompt and a number of tokens"
+    )]
     NoTokens,
     /// The proof does not speak for the plan.
     #[error("the proof does not satisfy the record: {0}; prove the plan again")]
@@ -156,7 +158,11 @@ fn finished(
 /// Plans twice; both must give the same bytes.
 fn planned(recipe: &Recipe, world: &dyn World) -> Result<Planned, SealError> {
     let what = "planning";
-    let plan = || world.plan(recipe).map_err(|source| SealError::World { what, source });
+    let plan = || {
+        world
+            .plan(recipe)
+            .map_err(|source| SealError::World { what, source })
+    };
     let (first, second) = (plan()?, plan()?);
     let text = |planned: &Planned| match planned {
         Planned::Plan(plan) => format!("plan {}", plan.id_hex()),
@@ -202,9 +208,10 @@ fn tokens(
 }
 
 fn read(world: &dyn World, proof: &[u8]) -> Result<crate::world::ProofFacts, SealError> {
-    world
-        .read_proof(proof)
-        .map_err(|source| SealError::World { what: "reading the proof", source })
+    world.read_proof(proof).map_err(|source| SealError::World {
+        what: "reading the proof",
+        source,
+    })
 }
 
 fn proved(

@@ -98,7 +98,9 @@ impl Replayer {
         in_flight: u32,
         deadline: Duration,
     ) -> Result<Self, StageError> {
-        Self::edited(instance, lowered, objects, in_flight, deadline, &|words| words)
+        Self::edited(instance, lowered, objects, in_flight, deadline, &|words| {
+            words
+        })
     }
 
     /// As [`Self::new`], with the bound words changed before they are published: what a proof

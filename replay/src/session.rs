@@ -657,14 +657,7 @@ fn retain(
         deadline,
         ..
     } = options;
-    let ready = reconciled.ready(
-        objects,
-        transport,
-        policy,
-        in_flight,
-        deadline,
-        credentials,
-    )?;
+    let ready = reconciled.ready(objects, transport, policy, in_flight, deadline, credentials)?;
     let (instance, eager, agreement) = reconciled.into_parts();
     Ok(Retained {
         instance,

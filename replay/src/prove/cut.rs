@@ -216,7 +216,10 @@ mod tests {
         ring[16] = 2 | 1 << 11;
         let parts: Vec<Part> = cuts(Aql, &ring).iter().map(|cut| cut.part).collect();
         assert_eq!(parts, [W, Invalidate, Release]);
-        assert_eq!(without(Aql, &ring, cuts(Aql, &ring)[0])[0], 2 | 1 << 9 | 2 << 11);
+        assert_eq!(
+            without(Aql, &ring, cuts(Aql, &ring)[0])[0],
+            2 | 1 << 9 | 2 << 11
+        );
         assert_eq!(
             events(Aql, &ring, 5),
             [Wait, Fence(1), Launch(5), Fence(0), Launch(6)]

@@ -106,7 +106,8 @@ fn noticed(report: &Report, before: &BTreeMap<&'static str, usize>) -> Option<&'
     let rejects = first.map(|finding| finding.rule.row().id);
     rejects.or_else(|| {
         let now = findings(report);
-        let more = |(rule, count): &(&&'static str, &usize)| before.get(*rule).unwrap_or(&0) < *count;
+        let more =
+            |(rule, count): &(&&'static str, &usize)| before.get(*rule).unwrap_or(&0) < *count;
         now.iter().find(more).map(|(rule, _)| *rule)
     })
 }

@@ -153,8 +153,9 @@ impl ProveError {
             | Self::Disagree { .. }
             | Self::Replay(_) => Some(Refusal::new(Code::ProofFails, self)),
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
-            Self::Instance(error) => crate::lifecycle::instance_code(error)
-                .map(|code| Refusal::new(code, error)),
+            Self::Instance(error) => {
+                crate::lifecycle::instance_code(error).map(|code| Refusal::new(code, error))
+            }
             Self::Open(_) | Self::NotSoft | Self::Eager(_) => None,
         }
     }
@@ -239,3 +240,6 @@ pub fn prove(
 fn target_of(plan: &CheckedPlan) -> Option<Target> {
     plan.kernels.first().map(|kernel| kernel.target)
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,7 @@ pub(super) fn form(
 }
 
 /// Outcomes of the chosen omissions, in their order; several software GPUs at once.
-fn execute(
+pub(super) fn execute(
     case: Case<'_>,
     lowered: &Lowered,
     positions: &[u32],
@@ -93,20 +93,23 @@ fn execute(
             });
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(|error| error.into_inner());
+    let mut results = results
+        .into_inner()
+        .unwrap_or_else(|error| error.into_inner());
     results.sort_by_key(|row| row.0);
     results.into_iter().map(|row| row.1).collect()
 }
 
-struct Count<'a> {
-    case: Case<'a>,
-    lowered: &'a Lowered,
-    omissions: BTreeMap<String, Tally>,
-    executed: Executed,
+/// Counts verdicts and outcomes, and stops where they contradict each other.
+pub(super) struct Count<'a> {
+    pub case: Case<'a>,
+    pub lowered: &'a Lowered,
+    pub omissions: BTreeMap<String, Tally>,
+    pub executed: Executed,
 }
 
 impl Count<'_> {
-    fn add(&mut self, judged: &Judged, outcome: Option<&Outcome>) -> Result<(), ProveError> {
+    pub fn add(&mut self, judged: &Judged, outcome: Option<&Outcome>) -> Result<(), ProveError> {
         self.check(judged, outcome)?;
         let place = self.place(judged.cut);
         if let Some(outcome) = outcome {

@@ -42,7 +42,11 @@ impl fmt::Display for Parting {
 }
 
 fn hex_le(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = bytes
+        .iter()
+        .rev()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{digits}h")
 }
 
@@ -95,7 +99,11 @@ pub(super) fn parting(
         state.bytes.get(start..end).unwrap_or_default().to_vec()
     };
     let values = (of(a), of(b));
-    let ulp = if float { ulp(&values.0, &values.1) } else { None };
+    let ulp = if float {
+        ulp(&values.0, &values.1)
+    } else {
+        None
+    };
     Some(Parting {
         step: writer(plan, &differing),
         buffer: buffer.name.clone(),
@@ -115,9 +123,8 @@ fn writer(plan: &Plan, places: &[(u32, u64)]) -> Option<String> {
         let StepBody::Launch(launch) = &step.body;
         launch.writes.iter().any(|region| {
             let (start, end) = region.bound();
-            let inside = |place: &(u32, u64)| {
-                place.0 == region.buffer && (start..end).contains(&place.1)
-            };
+            let inside =
+                |place: &(u32, u64)| place.0 == region.buffer && (start..end).contains(&place.1);
             places.iter().any(inside)
         })
     });

@@ -99,7 +99,11 @@ impl<'a> Bench<'a> {
         if self.states.get(position).is_none_or(Option::is_none) {
             subject.edit(self.lowered, self.case.objects, &|words| words)?;
             subject.set(place, self.seed)?;
-            subject.run(Route::Retained(transport), steps_at(plan, place, STEPS), None)?;
+            subject.run(
+                Route::Retained(transport),
+                steps_at(plan, place, STEPS),
+                None,
+            )?;
             let after = subject.snapshot()?;
             if let Some(slot) = self.states.get_mut(position) {
                 *slot = Some(after);
@@ -110,8 +114,15 @@ impl<'a> Bench<'a> {
             without(transport, &words, cut)
         })?;
         subject.set(place, self.seed)?;
-        let ran = subject.run(Route::Retained(transport), steps_at(plan, place, STEPS), None);
-        let report = subject.reports().first().map(|report| super::judge::kind_name(report.kind));
+        let ran = subject.run(
+            Route::Retained(transport),
+            steps_at(plan, place, STEPS),
+            None,
+        );
+        let report = subject
+            .reports()
+            .first()
+            .map(|report| super::judge::kind_name(report.kind));
         let outcome = match (ran, report) {
             (Err(error), None) => return Ok(Outcome::Stopped(error.to_string())),
             // What is in flight is not known to be finished on a queue that stopped.

@@ -67,7 +67,9 @@ pub(super) fn execute(
             });
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(|error| error.into_inner());
+    let mut results = results
+        .into_inner()
+        .unwrap_or_else(|error| error.into_inner());
     results.sort_by_key(|row| row.0);
     let mut total = Run {
         poison: POISON.to_vec(),
@@ -104,12 +106,7 @@ struct Progress<'a> {
     run: Run,
 }
 
-fn one(
-    case: Case<'_>,
-    forms: &[Lowered],
-    positions: &[u32],
-    seed: u64,
-) -> Result<One, ProveError> {
+fn one(case: Case<'_>, forms: &[Lowered], positions: &[u32], seed: u64) -> Result<One, ProveError> {
     // The first seed's traces are kept: those of the launches that one run can hold.
     let traces = if seed == 0 {
         case.plan.steps.len() * STEPS as usize
@@ -137,7 +134,9 @@ fn one(
             progress.compare(route, position, &expected, &found, &[])?;
         }
         if index as u64 == seed % positions.len() as u64 {
-            let poison = POISON.get(seed as usize / positions.len() % POISON.len()).copied();
+            let poison = POISON
+                .get(seed as usize / positions.len() % POISON.len())
+                .copied();
             for &route in [Route::Eager].iter().chain(&routes) {
                 let (found, _) = progress.state(route, position, steps, poison)?;
                 let skip = [BufferKind::Scratch];
@@ -192,7 +191,11 @@ impl Progress<'_> {
         match parting(self.case.plan, expected, found, skip) {
             None => Ok(()),
             Some(parting) => {
-                let poisoned = if skip.is_empty() { "" } else { ", scratch filled between tokens" };
+                let poisoned = if skip.is_empty() {
+                    ""
+                } else {
+                    ", scratch filled between tokens"
+                };
                 Err(ProveError::Differs {
                     first: Route::Eager.to_string(),
                     second: format!("{route}{poisoned}"),

@@ -43,8 +43,9 @@ pub(super) fn slack(
         unwritten: 0,
         widest: None,
     };
-    let launches = plan.steps.iter().filter_map(|step| match &step.body {
-        StepBody::Launch(launch) => Some((step, launch)),
+    let launches = plan.steps.iter().map(|step| {
+        let StepBody::Launch(launch) = &step.body;
+        (step, launch)
     });
     for ((step, launch), traced) in launches.zip(trace) {
         let declared = |regions: &[Region]| {

@@ -111,8 +111,8 @@ impl Case<'_> {
         let (opened, gpu) = self.open(seed, 0)?;
         let instance = Instance::new(&opened.device, self.plan, self.source)
             .map_err(|error| poisoned(error.into()))?;
-        let eager = EagerExecutor::new(&instance, self.objects)
-            .map_err(|error| poisoned(error.into()))?;
+        let eager =
+            EagerExecutor::new(&instance, self.objects).map_err(|error| poisoned(error.into()))?;
         self.bound(instance, eager, None, gpu, &[])
     }
 
@@ -140,7 +140,11 @@ impl Case<'_> {
     }
 
     /// The address-free packets for a transport.
-    pub fn lowered(&self, images: &KernelImages, transport: Transport) -> Result<Lowered, ProveError> {
+    pub fn lowered(
+        &self,
+        images: &KernelImages,
+        transport: Transport,
+    ) -> Result<Lowered, ProveError> {
         let lowered = lower(self.plan, images, transport, Policy::default());
         lowered.map_err(|error| poisoned(error.into()))
     }
@@ -226,14 +230,8 @@ impl Subject {
         edit: &dyn Fn(Vec<u32>) -> Vec<u32>,
     ) -> Result<(), ProveError> {
         self.replayers.clear();
-        let replayer = Replayer::edited(
-            &self.instance,
-            lowered,
-            objects,
-            IN_FLIGHT,
-            DEADLINE,
-            edit,
-        );
+        let replayer =
+            Replayer::edited(&self.instance, lowered, objects, IN_FLIGHT, DEADLINE, edit);
         self.replayers.push(replayer.map_err(poisoned)?);
         Ok(())
     }
@@ -261,15 +259,20 @@ impl Subject {
 
 /// A tape's launches with exactly the recorded bytes, pointers bound to an instance.
 struct Relaunch {
-    launches: Vec<(Function, [u32; 3], [u32; 3], u32, Vec<u8>)>,
+    launches: Vec<Again>,
+}
+
+/// One launch of a tape.
+struct Again {
+    function: Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    lds: u32,
+    kernarg: Vec<u8>,
 }
 
 impl Relaunch {
-    fn of(
-        tape: &Tape,
-        instance: &Instance,
-        objects: &dyn CodeObjects,
-    ) -> Result<Self, ProveError> {
+    fn of(tape: &Tape, instance: &Instance, objects: &dyn CodeObjects) -> Result<Self, ProveError> {
         let mut modules: Vec<(Digest, Module)> = Vec::new();
         let mut launches = Vec::new();
         for entry in &tape.entries {
@@ -303,14 +306,27 @@ impl Relaunch {
                     slot.copy_from_slice(&address.to_le_bytes());
                 }
             }
-            launches.push((function, launch.grid, launch.block, launch.lds, kernarg));
+            launches.push(Again {
+                function,
+                grid: launch.grid,
+                block: launch.block,
+                lds: launch.lds,
+                kernarg,
+            });
         }
         Ok(Self { launches })
     }
 
     fn submit(&self, instance: &Instance) -> Result<(), ProveError> {
         let stream = instance.device().stream();
-        for (function, grid, block, lds, kernarg) in &self.launches {
+        for again in &self.launches {
+            let Again {
+                function,
+                grid,
+                block,
+                lds,
+                kernarg,
+            } = again;
             let done = stream.launch(function, *grid, *block, *lds, kernarg);
             done.map_err(|source| {
                 let symbol = function.symbol().to_owned();

@@ -101,7 +101,8 @@ impl World for Files {
 
     fn read_proof(&self, bytes: &[u8]) -> Result<ProofFacts, WorldError> {
         let proof = Proof::from_bytes(bytes)?;
-        let form = |form: &refrain_replay::prove::Form| (form.transport.clone(), form.encoding.clone());
+        let form =
+            |form: &refrain_replay::prove::Form| (form.transport.clone(), form.encoding.clone());
         Ok(ProofFacts {
             digest: refrain_planner::identity::hex(&proof.content_digest()),
             encodings: proof.forms.iter().map(form).collect(),
