@@ -60,12 +60,9 @@ pub(super) struct Bench<'a> {
     pub lowered: &'a Lowered,
     pub positions: &'a [u32],
     subject: Option<Subject>,
-    /// Per position: the state that the whole form leaves.
+    /// The state that the whole form leaves, by position and number of token steps (1 or 2).
     states: Vec<Option<Vec<BufferState>>>,
 }
-
-/// Token steps of one execution.
-const STEPS: u32 = 2;
 
 impl<'a> Bench<'a> {
     pub fn new(case: Case<'a>, seed: u64, lowered: &'a Lowered, positions: &'a [u32]) -> Self {
@@ -75,7 +72,7 @@ impl<'a> Bench<'a> {
             lowered,
             positions,
             subject: None,
-            states: vec![None; positions.len()],
+            states: vec![None; positions.len() * 3],
         }
     }
 
@@ -87,7 +84,12 @@ impl<'a> Bench<'a> {
     pub fn execute(&mut self, judged: &Judged) -> Result<Outcome, ProveError> {
         let position = match judged.verdict {
             Verdict::Trace { position, .. } => position,
-            _ => self.positions.len() / 2,
+            _ => 0,
+        };
+        // A wait may matter to the next token, a register does in its own.
+        let steps = match judged.cut.part {
+            Part::Register => 1,
+            _ => 2,
         };
         let mut subject = match self.subject.take() {
             Some(subject) => subject,
@@ -96,17 +98,15 @@ impl<'a> Bench<'a> {
         let place = self.positions.get(position).copied().unwrap_or(0);
         let plan = self.case.plan;
         let (transport, cut) = (self.transport(), judged.cut);
-        if self.states.get(position).is_none_or(Option::is_none) {
+        let steps = steps_at(plan, place, steps);
+        let slot = position * 3 + steps as usize;
+        if self.states.get(slot).is_none_or(Option::is_none) {
             subject.edit(self.lowered, self.case.objects, &|words| words)?;
             subject.set(place, self.seed)?;
-            subject.run(
-                Route::Retained(transport),
-                steps_at(plan, place, STEPS),
-                None,
-            )?;
+            subject.run(Route::Retained(transport), steps, None)?;
             let after = subject.snapshot()?;
-            if let Some(slot) = self.states.get_mut(position) {
-                *slot = Some(after);
+            if let Some(state) = self.states.get_mut(slot) {
+                *state = Some(after);
             }
         }
         drop(subject.reports());
@@ -114,11 +114,7 @@ impl<'a> Bench<'a> {
             without(transport, &words, cut)
         })?;
         subject.set(place, self.seed)?;
-        let ran = subject.run(
-            Route::Retained(transport),
-            steps_at(plan, place, STEPS),
-            None,
-        );
+        let ran = subject.run(Route::Retained(transport), steps, None);
         let report = subject
             .reports()
             .first()
@@ -128,7 +124,7 @@ impl<'a> Bench<'a> {
             // What is in flight is not known to be finished on a queue that stopped.
             (Err(_), Some(kind)) => return Ok(Outcome::Reported(kind)),
             (Ok(()), Some(kind)) => Outcome::Reported(kind),
-            (Ok(()), None) => self.compare(&subject, position)?,
+            (Ok(()), None) => self.compare(&subject, slot)?,
         };
         if cut.part != Part::Register || outcome == Outcome::Silent {
             self.subject = Some(subject);
@@ -136,9 +132,9 @@ impl<'a> Bench<'a> {
         Ok(outcome)
     }
 
-    fn compare(&self, subject: &Subject, position: usize) -> Result<Outcome, ProveError> {
+    fn compare(&self, subject: &Subject, slot: usize) -> Result<Outcome, ProveError> {
         let found = subject.snapshot()?;
-        let state = self.states.get(position).and_then(Option::as_ref);
+        let state = self.states.get(slot).and_then(Option::as_ref);
         let differs = state.and_then(|after| parting(self.case.plan, after, &found, &[]));
         Ok(match differs {
             None => Outcome::Silent,

@@ -2,7 +2,7 @@
 
 use super::cut::{Part, cuts};
 use super::gate::{Credentials, Standing, admit, presented};
-use super::judge::{Judged, Verdict};
+use super::judge::{Judged, Verdict, judge};
 use super::omissions::{Count, execute};
 use super::proof::Executed;
 use super::subject::Case;
@@ -142,10 +142,11 @@ fn execution_finds_a_judge_that_is_wrong() {
         let mut of_part = all.iter().filter(|cut| cut.part == part);
         *of_part.nth(number).unwrap()
     };
-    // The second wait orders two launches; NUM_THREAD_Y of the second launch repeats the first one's;
-    // the first NUM_THREAD_X is read.
-    let repeated = all.iter().filter(|cut| cut.part == Part::Register);
-    let repeated = *repeated.skip(8).find(|cut| cut.index == 1).unwrap();
+    // The second wait orders two launches, the first NUM_THREAD_X is read.
+    let nothing = |_: &[u32]| refrain_packet::lint::Report::default();
+    let found = judge(Transport::Pm4, words, plan.steps.len(), &[], &nothing);
+    let mut repeated = found.iter().filter(|row| row.verdict == Verdict::Repeated);
+    let repeated = repeated.next().unwrap().cut;
     let first_read = of(Part::Register, 4);
     let rows = [
         (of(Part::Wait, 1), Verdict::Repeated, true),
