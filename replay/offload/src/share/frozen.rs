@@ -102,8 +102,8 @@ impl Frozen {
     }
 
     /// Takes in a step of the kind in use. `implied` is the share at which its arms would have ended
-    /// together.
-    pub(super) fn observe(&mut self, wall: f64, implied: Option<f64>) -> Verdict {
+    /// together, and that value's standard deviation.
+    pub(super) fn observe(&mut self, wall: f64, implied: Option<(f64, f64)>) -> Verdict {
         self.age = self.age.saturating_add(1);
         if self.age >= self.next_look && self.others[self.turn].is_none() {
             self.next(REFRESH.0);
@@ -120,11 +120,14 @@ impl Frozen {
         if self.wall_hits >= CONFIRM {
             return Verdict::Reopen;
         }
-        if let Some(implied) = implied {
+        if let Some((implied, deviation)) = implied {
             self.implied.push(implied);
             let off = (self.implied.value - self.share).abs();
-            self.share_hits = confirm(self.share_hits, off > NUDGE);
-            if off > JUMP {
+            // Smoothing divides the deviation by 8; where both arms hardly depend on the share, noise
+            // implies anything.
+            let nudge = NUDGE.max(5.0 / 8.0 * deviation);
+            self.share_hits = confirm(self.share_hits, off > nudge);
+            if off > JUMP.max(2.0 * nudge) {
                 return Verdict::Reopen;
             }
             if self.share_hits >= CONFIRM {

@@ -22,7 +22,7 @@ const FAILURES: u8 = 3;
 const COMPARE_SAMPLES: u32 = 28;
 
 /// Standard errors apart at which two kinds count as different.
-const APART: f64 = 2.5;
+const APART: f64 = 3.0;
 
 /// A balance that moves less than this is settled.
 const SETTLED: f64 = 0.01;
@@ -73,6 +73,8 @@ pub(super) struct Tracker {
     floor: JoinFloor,
     /// The device gives no times: GPU arms are told from joins.
     untimed: bool,
+    /// Without device times: whether a GPU arm was waited for in this exploration.
+    late_seen: bool,
     /// How much faster a GPU arm is taken to be that was not waited for, without a time of its own.
     push: f64,
 }
@@ -97,6 +99,7 @@ impl Tracker {
             settled: 0,
             floor: JoinFloor::new(),
             untimed: false,
+            late_seen: false,
             push: PUSH.0,
         }
     }
@@ -241,6 +244,7 @@ impl Tracker {
                 self.gpu.fade(0.1);
                 self.cpu.fade(0.1);
                 (self.splits, self.settled, self.push) = (0, 0, PUSH.0);
+                self.late_seen = false;
                 Event::Reopened
             }
         }
@@ -296,14 +300,8 @@ impl Tracker {
             .walls
             .iter()
             .map(Mean::relative_squares)
-            .fold((0.0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-        if freedom == 0 {
-            return MIN_NOISE;
-        }
-        (squares / f64::from(freedom))
-            .max(0.0)
-            .sqrt()
-            .max(MIN_NOISE)
+            .fold(PRIOR_NOISE, |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        (squares / f64::from(freedom)).max(0.0).sqrt()
     }
 
     /// What to sample so that the best kind is known apart from the others; `None` if it is.
@@ -333,11 +331,9 @@ impl Tracker {
         }
     }
 
-    /// Split samples until the share's standard error is small: it is s (1 - s) times that of the ratio
-    /// of two times.
+    /// Split samples until the share's standard error is small.
     fn splits_wanted(&self, noise: f64) -> u32 {
-        let share = self.position.unwrap_or(DEFAULT_SHARE);
-        let one = share * (1.0 - share) * noise * std::f64::consts::SQRT_2;
+        let one = self.share_deviation(self.start_share(), noise);
         let wanted = (one / SHARE_ERROR).powi(2).ceil();
         wanted.clamp(f64::from(SEED_SAMPLES.0), 32.0) as u32
     }
@@ -373,8 +369,9 @@ impl Tracker {
         }
     }
 
-    /// Takes in the times of both arms; returns the share at which this step's would have ended together.
-    fn take_split(&mut self, decision: &Decision, sample: &Sample) -> Option<f64> {
+    /// Takes in the times of both arms; returns the share at which this step's would have ended together
+    /// and the standard deviation of that.
+    fn take_split(&mut self, decision: &Decision, sample: &Sample) -> Option<(f64, f64)> {
         let share = decision.share();
         let (gpu, cpu) = self.arm_times(sample);
         let keep = if self.settled >= 2 { 31.0 / 32.0 } else { 0.7 };
@@ -390,7 +387,9 @@ impl Tracker {
             // A move inside one step of rows cannot be made, so it does not count as one.
             let unmoved = SETTLED.max(f64::from(ROW_STEP) / f64::from(self.rows));
             let before = self.position.unwrap_or(share);
-            self.settled = if (bounded - before).abs() <= unmoved {
+            let last = self.rows.saturating_sub(1) / ROW_STEP * ROW_STEP;
+            let told = !self.untimed || self.late_seen || decision.gpu_rows >= last;
+            self.settled = if told && (bounded - before).abs() <= unmoved {
                 self.settled + 1
             } else if self.settled >= 2 {
                 self.settled
@@ -400,9 +399,19 @@ impl Tracker {
             self.splits += 1;
             self.position = Some(bounded);
         }
-        let (_, slope_gpu) = self.gpu.fit()?;
-        let (_, slope_cpu) = self.cpu.fit()?;
-        Some((share - (gpu - cpu) / (slope_gpu + slope_cpu)).clamp(0.0, 1.0))
+        let slopes = self.gpu.fit()?.1 + self.cpu.fit()?.1;
+        let implied = (share - (gpu - cpu) / slopes).clamp(0.0, 1.0);
+        Some((implied, self.share_deviation(share, self.noise())))
+    }
+
+    /// Standard deviation of the share that one split step implies: that of the difference of two noisy
+    /// times, by how fast the difference changes with the share.
+    fn share_deviation(&self, share: f64, noise: f64) -> f64 {
+        let (Some(gpu), Some(cpu)) = (self.gpu.fit(), self.cpu.fit()) else {
+            return 0.0;
+        };
+        let time = (gpu.0 + gpu.1 * share).max(cpu.0 + cpu.1 * (1.0 - share));
+        noise * std::f64::consts::SQRT_2 * time / (gpu.1 + cpu.1)
     }
 
     /// Times of both arms. Without one of the GPU it is the CPU's and what the join took beyond its floor;
@@ -416,6 +425,7 @@ impl Tracker {
         let excess = self.floor.excess(sample.join_ns);
         if excess > 0 {
             self.push = PUSH.0;
+            self.late_seen = true;
             return (cpu + excess as f64, cpu);
         }
         let push = match &self.state {
@@ -463,8 +473,9 @@ impl Tracker {
     }
 }
 
-/// Noise below which two walls are told apart no finer.
-const MIN_NOISE: f64 = 0.002;
+/// What is believed about the noise beforehand, as three samples would say it: 5 %. A few samples that
+/// happen to agree are no proof of a quiet machine.
+const PRIOR_NOISE: (f64, u32) = (3.0 * 0.05 * 0.05, 3);
 
 /// How much more than its share the GPU is given when looking whether it has slack.
 const SLACK: f64 = 0.05;

@@ -171,22 +171,27 @@ fn without_times_of_the_device() {
 #[test]
 fn zz_debug() {
     let index: u64 = std::env::var("HOST").unwrap().parse().unwrap();
-    let noise = 0.1;
+    let noise: f64 = std::env::var("NOISE").unwrap().parse().unwrap();
+    let timed = std::env::var("TIMED").is_ok();
     let mut random = Random(index.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1);
     let host = Host::random(&mut random, noise);
     let mut controller = start(&mut random, host.rows);
     println!("{:?} {:?}", host.best(), host);
     while controller.choice(host.rows).is_none() {
         let d = controller.plan(host.rows);
-        let s = host.run(&d, &mut random);
+        let mut s = host.run(&d, &mut random);
+        if !timed {
+            s.gpu_ns = None;
+        }
         println!(
-            "{:?} {} {:.4} {:?} g {:?} c {} w {}",
+            "{:?} {} {:.4} {:?} g {:?} c {} j {} w {}",
             d.probe,
             d.kind,
             d.share(),
             host.arms(d.gpu_rows),
             s.gpu_ns,
             s.cpu_ns,
+            s.join_ns,
             s.wall_ns
         );
         controller.observe(&d, &s);
