@@ -1,5 +1,4 @@
 //! Advice from timings: the published winners, spreads, missing and impossible timings, seeds.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 use refrain_kernels::Dtype;
