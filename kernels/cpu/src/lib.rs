@@ -1,7 +1,9 @@
-//! The CPU engine's room: quant codecs and GEMV over quantised rows, scalar and SIMD.
+//! The CPU engine: GEMV over weights in their device layout, the same bytes that the GPU reads.
 //!
-//! Nothing executes here yet: fully resident plans have no CPU step, and the planner makes no other.
-//! When CPU and split steps arrive, this crate owns their arithmetic (one codec per format, one
-//! written summation order per engine, the instruction set chosen at run time and never part of
-//! identity) and leaves to others when a step runs (`refrain-replay`) and where its bytes live
-//! (`refrain-planner`). It is one of the three crates that may use `unsafe`, for SIMD intrinsics.
+//! [`gemv_exact`] sums in the GPU's own order. When a step runs is the recorder's and replay's to say,
+//! where its bytes lie the planner's. It is one of the three crates that may use `unsafe`, for SIMD
+//! intrinsics.
+
+mod exact;
+
+pub use exact::gemv_exact;

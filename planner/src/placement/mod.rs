@@ -138,8 +138,8 @@ pub enum PlacementError {
     },
     /// Execution on the host of a matrix that the host cannot read.
     #[error(
-        "{exec} has the host multiply {tensor}, which is {dtype}, and it has no reader for that: use \
-         --exec pcie, or convert the model to {known}"
+        "{exec} has the host multiply {tensor}, which is {dtype}: the host has no reader for rotated \
+         weights; use --exec pcie, or convert the model to a type that is not rotated"
     )]
     HostExec {
         /// What was asked for.
@@ -148,8 +148,6 @@ pub enum PlacementError {
         tensor: String,
         /// Its element type.
         dtype: Dtype,
-        /// Types that the host reads.
-        known: String,
     },
     /// More pinned bytes than the host can give.
     #[error(
@@ -245,21 +243,23 @@ impl Placement {
     }
 }
 
-/// Element types that the host multiplies.
-const HOST_TYPES: [Dtype; 4] = [Dtype::F32, Dtype::F16, Dtype::BF16, Dtype::Q8_0];
+/// Whether the host multiplies matrices of a type: all but those whose vector must be rotated first,
+/// for which it has no reader.
+pub fn host_multiplies(dtype: Dtype) -> bool {
+    !dtype.format().rotated
+}
 
 fn host_reads(bound: &Bound, weight: usize, exec: Exec) -> Result<(), PlacementError> {
     let Some(weight) = bound.weights.get(weight) else {
         return Ok(());
     };
-    if exec == Exec::Pcie || HOST_TYPES.contains(&weight.dtype) {
+    if exec == Exec::Pcie || host_multiplies(weight.dtype) {
         return Ok(());
     }
     Err(PlacementError::HostExec {
         exec,
         tensor: weight.info.name.clone(),
         dtype: weight.dtype,
-        known: HOST_TYPES.map(Dtype::name).join(", "),
     })
 }
 

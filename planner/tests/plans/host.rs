@@ -133,7 +133,8 @@ fn products_of_one_vector_are_one_barrier_and_no_fusion_spans_it() {
 fn a_resident_plan_knows_nothing_of_the_execution_asked_for() {
     for name in NANO.into_iter().chain([AUSTEN]) {
         let source = repository(name);
-        let all = layers(&source);
+        let default = with(&source, "gfx1201", |_| {}).unwrap();
+        let all = default.model.geometry.layers;
         let resident = planned(&source, all, ExecChoice::Pcie).to_bytes();
         for exec in [
             ExecChoice::Cpu,

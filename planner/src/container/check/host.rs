@@ -2,6 +2,7 @@
 //! byte that crosses the link in a transfer, and launches beside them that meet nothing of theirs.
 
 use super::error::{CheckError, Place};
+use crate::placement::host_multiplies;
 use crate::plan::{
     At, BufferKind, HostAdd, HostGemv, HostStep, Plan, Region, Step, StepBody, StepId, Tier,
     Transfer,
@@ -100,6 +101,10 @@ impl Checker<'_> {
         if kind != Some(BufferKind::SpilledWeights) {
             let found = format!("{} in {kind:?}", tensor.name);
             return Err(self.wrong("matrix of a product", found, "in spilled weights"));
+        }
+        if !host_multiplies(tensor.dtype) {
+            let found = format!("{} {}", tensor.name, tensor.dtype);
+            return Err(self.wrong("matrix of a product", found, "of a type that is not rotated"));
         }
         if part.first >= part.end || part.end > tensor.rows {
             let found = format!("{}..{}", part.first, part.end);
