@@ -1,9 +1,20 @@
-//! The CPU engine: GEMV over weights in their device layout, the same bytes that the GPU reads.
+//! The CPU engine: rows of weights times an activation, in the layouts and formats of
+//! `refrain_kernels::format`.
 //!
-//! [`gemv_exact`] sums in the GPU's own order. When a step runs is the recorder's and replay's to say,
-//! where its bytes lie the planner's. It is one of the three crates that may use `unsafe`, for SIMD
-//! intrinsics.
+//! Two arithmetics, each with one written order, so that a result depends neither on the instruction
+//! set ([`Isa`], chosen at run time and never part of identity) nor on threads nor on how rows are split:
+//! [`exact`] multiplies f32 activations with decoded weights, bit-equal with the GPU kernels.
+//!
+//! Left to others: when a step runs (`refrain-replay`), where its bytes live (`refrain-planner`), and
+//! what a format is (`refrain-kernels`). This is one of the three crates that may use `unsafe`: for
+//! SIMD intrinsics.
 
-mod exact;
+mod error;
+pub mod exact;
+mod isa;
+mod matrix;
 
+pub use error::CpuError;
 pub use exact::gemv_exact;
+pub use isa::Isa;
+pub use matrix::Matrix;
