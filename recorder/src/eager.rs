@@ -285,8 +285,10 @@ impl EagerExecutor {
     ) -> Result<(), EagerError> {
         let mut host = self.host();
         host.down(instance, step)?;
-        self.launch(step, prepared, sink)?;
-        host.multiply(instance, step)?;
+        host.begin(instance, step)?;
+        let launched = self.launch(step, prepared, sink);
+        host.finish(instance, step)?;
+        launched?;
         if !prepared.launches.is_empty() {
             let start = Instant::now();
             let done = self.device.stream().synchronize();

@@ -178,11 +178,7 @@ fn expected(
     }))
 }
 
-fn down(
-    host: &HostStep,
-    step: (StepId, &str),
-    after: usize,
-) -> impl Iterator<Item = ExpectedCopy> {
+fn down(host: &HostStep, step: (StepId, &str), after: usize) -> impl Iterator<Item = ExpectedCopy> {
     host.down
         .iter()
         .map(move |row| copy(row, step, after, Direction::FromDevice))

@@ -1,19 +1,21 @@
 //! Steps of the host: copies down, products on a worker thread, copies up, and what they cost.
 //!
 //! The caller knows when everything before a step has finished and what runs beside it; this module
-//! moves the bytes that the step lists and has an engine multiply. The engine runs on a thread of its
-//! own with everything it reads owned or shared by that thread, so that one that panics or is slower
-//! than the deadline is an error of the step and nothing else.
+//! moves the bytes that the step lists and has an engine multiply. The engine runs on a worker with
+//! everything it reads owned or shared by that worker, so that one that panics or is slower than the
+//! deadline is an error of the step and nothing else. How host and worker hand over is
+//! `refrain_offload`'s.
 
 use crate::instance::Instance;
-use refrain_cpu::gemv_exact;
+pub use refrain_cpu::CpuError;
+use refrain_cpu::{Isa, Matrix, gemv_exact};
 use refrain_device::{Buffer, DeviceError};
-use refrain_kernels::{CatalogError, Dtype};
+use refrain_kernels::Dtype;
+use refrain_offload::handoff::crew::Task;
+use refrain_offload::handoff::{Crew, FaultKind, HandoffError};
 use refrain_planner::plan::{At, HostAdd, HostGemv, HostStep, HostWhy, StepId, Transfer};
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Why a step of the host failed.
@@ -31,37 +33,19 @@ pub enum HostError {
         /// The device's answer.
         source: DeviceError,
     },
-    /// The engine refused the product.
-    #[error("step {step} ({name}): {source}")]
-    Engine {
+    /// The worker refused, panicked or was slower than the deadline. Nothing was copied up.
+    #[error("step {step} ({name}): CPU worker: {source}{said}; restart the text")]
+    Worker {
         /// Index of the step.
         step: StepId,
         /// Its name.
         name: String,
-        /// What it says.
-        source: CatalogError,
+        /// What happened to it.
+        source: HandoffError,
+        /// What it said, after a separator; may be empty.
+        said: String,
     },
-    /// The engine panicked. Nothing was copied up.
-    #[error("step {step} ({name}): the CPU worker panicked: {message}; restart the text")]
-    Panicked {
-        /// Index of the step.
-        step: StepId,
-        /// Its name.
-        name: String,
-        /// What it said.
-        message: String,
-    },
-    /// The engine was slower than the deadline. Nothing was copied up.
-    #[error("step {step} ({name}): the CPU worker did not finish within {deadline:?}; restart the text")]
-    Deadline {
-        /// Index of the step.
-        step: StepId,
-        /// Its name.
-        name: String,
-        /// The deadline.
-        deadline: Duration,
-    },
-    /// No worker thread could be started.
+    /// No thread for the worker.
     #[error("step {step} ({name}): no thread for the CPU worker: {reason}")]
     Thread {
         /// Index of the step.
@@ -100,7 +84,7 @@ pub trait HostEngine: Send + Sync {
     ///
     /// # Errors
     /// What does not fit.
-    fn multiply(&self, product: &Product<'_>, y: &mut [f32]) -> Result<(), CatalogError>;
+    fn multiply(&self, product: &Product<'_>, y: &mut [f32]) -> Result<(), CpuError>;
 }
 
 /// Exact mode: the GPU's own order of sums.
@@ -108,7 +92,7 @@ pub trait HostEngine: Send + Sync {
 pub struct ExactEngine;
 
 impl HostEngine for ExactEngine {
-    fn multiply(&self, product: &Product<'_>, y: &mut [f32]) -> Result<(), CatalogError> {
+    fn multiply(&self, product: &Product<'_>, y: &mut [f32]) -> Result<(), CpuError> {
         let Product {
             dtype,
             weights,
@@ -116,7 +100,9 @@ impl HostEngine for ExactEngine {
             ref range,
             x,
         } = *product;
-        gemv_exact(dtype, weights, x, range.clone(), k, rows, y)
+        let matrix = Matrix::new(dtype, weights, u64::from(rows), u64::from(k))?;
+        let range = range.start as usize..range.end as usize;
+        gemv_exact(Isa::best(), &matrix, x, range, y)
     }
 }
 
@@ -150,7 +136,7 @@ pub struct HostCounters {
 }
 
 /// One step, with shares of what it reads.
-struct Task {
+struct Step {
     step: StepId,
     name: String,
     split: bool,
@@ -173,38 +159,26 @@ struct Part {
     added: Option<(At, Option<Arc<Buffer>>)>,
 }
 
-/// Numbers of one execution, handed to the worker and back.
-#[derive(Default)]
-struct Numbers {
-    x: Vec<f32>,
-    added: Vec<f32>,
-    y: Vec<f32>,
-}
-
+/// What the worker reads of the hand-off buffer, by product.
 struct Job {
-    task: Arc<Task>,
-    numbers: Vec<Numbers>,
-    bytes: Vec<u8>,
+    task: Arc<Step>,
+    x: Vec<Vec<f32>>,
+    added: Vec<Vec<f32>>,
 }
 
-enum Answer {
-    Done(Job),
-    Refused(CatalogError),
-    Panicked(String),
-}
+/// Rows of each product.
+type Rows = Vec<Vec<f32>>;
 
-struct Worker {
-    jobs: SyncSender<Job>,
-    answers: Receiver<Answer>,
-}
+/// Polls before a waiting side sleeps: a few microseconds, as long as waking it takes.
+const SPINS: u32 = 1024;
 
 /// Executes the steps of the host of one instance.
 pub struct HostRunner {
-    tasks: Vec<Arc<Task>>,
+    tasks: Vec<Arc<Step>>,
     engine: Arc<dyn HostEngine>,
     deadline: Duration,
-    worker: Option<Worker>,
-    spare: Option<Job>,
+    crew: Option<Crew<Job, Rows>>,
+    posted: Instant,
     counters: HostCounters,
 }
 
@@ -230,11 +204,12 @@ impl HostRunner {
             let Some(host) = planned.body.host() else {
                 continue;
             };
-            let parts = host.parts.iter().map(|part| {
-                self::part(instance, part).ok_or(HostError::NotHosted { step })
-            });
+            let parts = host
+                .parts
+                .iter()
+                .map(|part| self::part(instance, part).ok_or(HostError::NotHosted { step }));
             let launches = planned.body.launches().len() as u64;
-            tasks.push(Arc::new(Task {
+            tasks.push(Arc::new(Step {
                 step,
                 name: planned.name.clone(),
                 split: launches > 0,
@@ -248,8 +223,8 @@ impl HostRunner {
             tasks,
             engine,
             deadline,
-            worker: None,
-            spare: None,
+            crew: None,
+            posted: Instant::now(),
             counters: HostCounters::default(),
         })
     }
@@ -269,7 +244,7 @@ impl HostRunner {
         self.counters = counters;
     }
 
-    fn task(&self, step: StepId) -> Result<Arc<Task>, HostError> {
+    fn task(&self, step: StepId) -> Result<Arc<Step>, HostError> {
         let found = self.tasks.binary_search_by_key(&step, |task| task.step);
         let found = found.ok().and_then(|index| self.tasks.get(index));
         found.cloned().ok_or(HostError::NotHosted { step })
@@ -284,31 +259,73 @@ impl HostRunner {
         self.copy(instance, &task, "down")
     }
 
-    /// Has the worker compute the host's rows, and leaves them in the hand-off buffer.
+    /// Has the worker begin with the host's rows; what runs beside them is started after this.
     ///
     /// # Errors
-    /// Any but [`HostError::Copy`] of direction `up`.
-    pub fn multiply(&mut self, instance: &Instance, step: StepId) -> Result<(), HostError> {
+    /// [`HostError::Worker`], and [`HostError::Copy`] of the inputs to the worker.
+    pub fn begin(&mut self, instance: &Instance, step: StepId) -> Result<(), HostError> {
         let task = self.task(step)?;
-        let start = Instant::now();
-        let mut job = self.spare.take().unwrap_or_else(|| Job {
-            task: task.clone(),
-            numbers: Vec::new(),
-            bytes: Vec::new(),
-        });
-        job.task = task.clone();
-        let moved = |source| HostError::Copy {
-            step,
-            name: task.name.clone(),
-            direction: "to the engine",
-            source,
+        self.posted = Instant::now();
+        let job = load(instance, &task).map_err(|source| moved(&task, source))?;
+        let limit = self.deadline;
+        let posted = match &mut self.crew {
+            Some(crew) => {
+                // A worker that missed its deadline may have answered by now.
+                let settled = crew.late().map_or(Ok(()), |_| crew.settle(limit));
+                settled.and_then(|()| crew.post(step, job))
+            }
+            None => {
+                let engine = self.engine.clone();
+                let made = Crew::new(1, SPINS, move |work: Task<'_, Job>| {
+                    compute(&*engine, work.job)
+                });
+                let crew = made.map_err(|error| HostError::Thread {
+                    step,
+                    name: task.name.clone(),
+                    reason: error.to_string(),
+                })?;
+                self.crew.insert(crew).post(step, job)
+            }
         };
-        load(instance, &mut job).map_err(moved)?;
-        let mut job = self.answer(job)?;
-        store(instance, &mut job).map_err(moved)?;
-        self.spare = Some(job);
-        self.counters.multiply_time += start.elapsed();
+        posted.map_err(|source| self.failed(&task, source))
+    }
+
+    /// Waits for the host's rows and leaves them in the hand-off buffer.
+    ///
+    /// # Errors
+    /// [`HostError::Worker`], and [`HostError::Copy`] of the results from the worker.
+    pub fn finish(&mut self, instance: &Instance, step: StepId) -> Result<(), HostError> {
+        let task = self.task(step)?;
+        let limit = self.deadline;
+        let rows = match &mut self.crew {
+            Some(crew) => crew.wait(limit),
+            None => Err(HandoffError::NotPosted),
+        };
+        let rows = rows.map_err(|source| self.failed(&task, source))?;
+        for (part, y) in task.parts.iter().zip(rows.iter().flatten()) {
+            let bytes: Vec<u8> = y.iter().flat_map(|y| y.to_le_bytes()).collect();
+            let stored = instance.write_at(part.y, &bytes);
+            stored.map_err(|source| moved(&task, source))?;
+        }
+        self.counters.multiply_time += self.posted.elapsed();
         Ok(())
+    }
+
+    fn failed(&mut self, task: &Step, source: HandoffError) -> HostError {
+        let complaints = self.crew.as_mut().map(Crew::complaints).unwrap_or_default();
+        let said = complaints.into_iter().map(|(_, text)| format!(": {text}"));
+        let said = said.collect();
+        // One whose worker is gone serves no more.
+        let gone = |kind| kind == FaultKind::Gone;
+        if matches!(source, HandoffError::Fault { kind, .. } if gone(kind)) {
+            self.crew = None;
+        }
+        HostError::Worker {
+            step: task.step,
+            name: task.name.clone(),
+            source,
+            said,
+        }
     }
 
     /// Copies up what a step wrote, and counts the step. Launches beside it must have finished.
@@ -344,59 +361,27 @@ impl HostRunner {
     fn copy(
         &mut self,
         instance: &Instance,
-        task: &Task,
+        task: &Step,
         direction: &'static str,
     ) -> Result<(), HostError> {
         let start = Instant::now();
-        let list = if direction == "down" { &task.down } else { &task.up };
+        let list = if direction == "down" {
+            &task.down
+        } else {
+            &task.up
+        };
         for transfer in list {
-            instance.transfer(transfer).map_err(|source| HostError::Copy {
-                step: task.step,
-                name: task.name.clone(),
-                direction,
-                source,
-            })?;
+            instance
+                .transfer(transfer)
+                .map_err(|source| HostError::Copy {
+                    step: task.step,
+                    name: task.name.clone(),
+                    direction,
+                    source,
+                })?;
         }
         self.counters.copy_time += start.elapsed();
         Ok(())
-    }
-
-    fn answer(&mut self, job: Job) -> Result<Job, HostError> {
-        let (step, name) = (job.task.step, job.task.name.clone());
-        let worker = match self.worker.take() {
-            Some(worker) => worker,
-            None => start(self.engine.clone()).map_err(|error| HostError::Thread {
-                step,
-                name: name.clone(),
-                reason: error.to_string(),
-            })?,
-        };
-        let deadline = self.deadline;
-        // A worker that does not answer is left behind: it ends when its channels are gone.
-        let gone = || HostError::Panicked {
-            step,
-            name: name.clone(),
-            message: "its thread ended".to_owned(),
-        };
-        worker.jobs.send(job).map_err(|_| gone())?;
-        let answer = worker.answers.recv_timeout(deadline).map_err(|error| match error {
-            RecvTimeoutError::Timeout => HostError::Deadline {
-                step,
-                name: name.clone(),
-                deadline,
-            },
-            RecvTimeoutError::Disconnected => gone(),
-        })?;
-        self.worker = Some(worker);
-        match answer {
-            Answer::Done(job) => Ok(job),
-            Answer::Refused(source) => Err(HostError::Engine { step, name, source }),
-            Answer::Panicked(message) => Err(HostError::Panicked {
-                step,
-                name,
-                message,
-            }),
-        }
     }
 }
 
@@ -447,106 +432,66 @@ fn part(instance: &Instance, part: &HostGemv) -> Option<Part> {
     })
 }
 
-fn start(engine: Arc<dyn HostEngine>) -> std::io::Result<Worker> {
-    let (jobs, inbox) = sync_channel::<Job>(1);
-    let (outbox, answers) = sync_channel(1);
-    let work = move || {
-        for mut job in inbox {
-            let done = catch_unwind(AssertUnwindSafe(|| compute(&*engine, &mut job)));
-            let answer = match done {
-                Ok(Ok(())) => Answer::Done(job),
-                Ok(Err(error)) => Answer::Refused(error),
-                Err(payload) => Answer::Panicked(message(&*payload)),
-            };
-            if outbox.send(answer).is_err() {
-                break;
-            }
-        }
-    };
-    std::thread::Builder::new()
-        .name("refrain-host-step".to_owned())
-        .spawn(work)?;
-    Ok(Worker { jobs, answers })
+fn moved(task: &Step, source: DeviceError) -> HostError {
+    HostError::Copy {
+        step: task.step,
+        name: task.name.clone(),
+        direction: "to or from the worker",
+        source,
+    }
 }
 
-fn message(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "no message".to_owned())
-}
-
-/// All products of a job, and what is added to them.
-fn compute(engine: &dyn HostEngine, job: &mut Job) -> Result<(), CatalogError> {
-    for (part, numbers) in job.task.parts.iter().zip(&mut job.numbers) {
-        let weights = part.weights.sealed_bytes().and_then(|all| all.get(part.bytes.clone()));
+/// All products of a step, and what is added to them.
+fn compute(engine: &dyn HostEngine, job: &Job) -> Result<Rows, String> {
+    let mut rows = Vec::with_capacity(job.task.parts.len());
+    for ((part, x), added) in job.task.parts.iter().zip(&job.x).zip(&job.added) {
+        let weights = part.weights.sealed_bytes();
+        let weights = weights.and_then(|all| all.get(part.bytes.clone()));
         let product = Product {
             dtype: part.dtype,
             weights: weights.unwrap_or_default(),
             shape: part.shape,
             range: part.range.clone(),
-            x: &numbers.x,
+            x,
         };
-        engine.multiply(&product, &mut numbers.y)?;
-        for (y, added) in numbers.y.iter_mut().zip(&numbers.added) {
+        let mut y = vec![0.0; part.range.len()];
+        let done = engine.multiply(&product, &mut y);
+        done.map_err(|error| error.to_string())?;
+        for (y, added) in y.iter_mut().zip(added) {
             *y += added;
         }
+        rows.push(y);
     }
-    Ok(())
+    Ok(rows)
 }
 
-/// Takes a job's inputs out of the hand-off buffer and gives its results their length.
-fn load(instance: &Instance, job: &mut Job) -> Result<(), DeviceError> {
-    let Job {
-        task,
-        numbers,
-        bytes,
-    } = job;
-    numbers.resize_with(task.parts.len(), Numbers::default);
-    for (part, numbers) in task.parts.iter().zip(numbers) {
-        read(instance, part.x, part.shape.1 as usize, bytes, &mut numbers.x)?;
+/// The inputs of a step, out of the hand-off buffer.
+fn load(instance: &Instance, task: &Arc<Step>) -> Result<Job, DeviceError> {
+    let (mut x, mut added) = (Vec::new(), Vec::new());
+    for part in &task.parts {
+        x.push(read(instance, part.x, part.shape.1 as usize)?);
         let rows = part.range.len();
-        match &part.added {
-            None => numbers.added.clear(),
-            Some((at, None)) => read(instance, *at, rows, bytes, &mut numbers.added)?,
+        added.push(match &part.added {
+            None => Vec::new(),
+            Some((at, None)) => read(instance, *at, rows)?,
             Some((at, Some(sealed))) => {
                 let first = at.offset as usize;
                 let all = sealed.sealed_bytes().unwrap_or_default();
-                floats(all.get(first..first + rows * 4).unwrap_or_default(), &mut numbers.added);
+                floats(all.get(first..first + rows * 4).unwrap_or_default())
             }
-        }
-        numbers.y.clear();
-        numbers.y.resize(rows, 0.0);
+        });
     }
-    Ok(())
+    let task = task.clone();
+    Ok(Job { task, x, added })
 }
 
-fn read(
-    instance: &Instance,
-    at: At,
-    count: usize,
-    bytes: &mut Vec<u8>,
-    out: &mut Vec<f32>,
-) -> Result<(), DeviceError> {
-    bytes.clear();
-    bytes.resize(count * 4, 0);
-    instance.read_at(at, bytes)?;
-    floats(bytes, out);
-    Ok(())
+fn read(instance: &Instance, at: At, count: usize) -> Result<Vec<f32>, DeviceError> {
+    let mut bytes = vec![0; count * 4];
+    instance.read_at(at, &mut bytes)?;
+    Ok(floats(&bytes))
 }
 
-fn floats(bytes: &[u8], out: &mut Vec<f32>) {
+fn floats(bytes: &[u8]) -> Vec<f32> {
     let (words, _) = bytes.as_chunks::<4>();
-    out.clear();
-    out.extend(words.iter().map(|word| f32::from_le_bytes(*word)));
-}
-
-/// Puts a job's results into the hand-off buffer.
-fn store(instance: &Instance, job: &mut Job) -> Result<(), DeviceError> {
-    for (part, numbers) in job.task.parts.iter().zip(&job.numbers) {
-        job.bytes.clear();
-        let words = numbers.y.iter().flat_map(|y| y.to_le_bytes());
-        job.bytes.extend(words);
-        instance.write_at(part.y, &job.bytes)?;
-    }
-    Ok(())
+    words.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }

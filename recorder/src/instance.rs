@@ -285,9 +285,12 @@ impl Instance {
     }
 
     fn buffer(&self, index: usize) -> Result<&Buffer, InstanceError> {
-        self.buffers.get(index).map(Arc::as_ref).ok_or(InstanceError::BufferAbsent {
-            kind: BufferKind::Scratch,
-        })
+        self.buffers
+            .get(index)
+            .map(Arc::as_ref)
+            .ok_or(InstanceError::BufferAbsent {
+                kind: BufferKind::Scratch,
+            })
     }
 
     fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> Result<(), InstanceError> {
@@ -316,7 +319,9 @@ impl Instance {
 
     /// Device address of a plan buffer; 0 for a buffer that the plan has not.
     pub fn base(&self, buffer: BufferId) -> u64 {
-        self.buffers.get(buffer as usize).map_or(0, |buffer| buffer.va())
+        self.buffers
+            .get(buffer as usize)
+            .map_or(0, |buffer| buffer.va())
     }
 
     /// Where device addresses fall among this instance's buffers.

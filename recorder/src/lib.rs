@@ -21,7 +21,7 @@ pub mod tape;
 
 pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchSink};
 pub use expected::Expectation;
-pub use host::{ExactEngine, HostCounters, HostEngine, HostError, HostRunner, Product};
+pub use host::{CpuError, ExactEngine, HostCounters, HostEngine, HostError, HostRunner, Product};
 pub use instance::{
     BufferState, Difference, Instance, InstanceError, first_difference, state_digest,
 };

@@ -157,7 +157,7 @@ pub enum ReconcileError {
     },
     /// A copy passed.
     #[error(
-        "{tape}: copy ({direction}) of {bytes} bytes from {src} to {dst} before {before}; the plan has none"
+        "{tape}: copy ({direction}) of {bytes} bytes from {src} to {dst} before {before}; the plan has none there"
     )]
     Copy {
         /// Tape.

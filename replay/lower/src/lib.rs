@@ -249,7 +249,12 @@ pub fn whole(plan: &Plan) -> Result<Segment<'_>, LowerError> {
         Some(segment) if barriers.is_empty() => Ok(segment),
         _ => Err(LowerError::Barriers {
             count: barriers.len(),
-            first: barriers.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "),
+            first: barriers
+                .iter()
+                .take(NAMED)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", "),
         }),
     }
 }

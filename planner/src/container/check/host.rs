@@ -104,7 +104,11 @@ impl Checker<'_> {
         }
         if !host_multiplies(tensor.dtype) {
             let found = format!("{} {}", tensor.name, tensor.dtype);
-            return Err(self.wrong("matrix of a product", found, "of a type that is not rotated"));
+            return Err(self.wrong(
+                "matrix of a product",
+                found,
+                "of a type that is not rotated",
+            ));
         }
         if part.first >= part.end || part.end > tensor.rows {
             let found = format!("{}..{}", part.first, part.end);
