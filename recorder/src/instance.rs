@@ -9,7 +9,7 @@ use crate::source::{
 use refrain_device::{Buffer, Device, DeviceError, MemoryKind};
 use refrain_kernels::{CONTROL_BYTES, NOT_A_TOKEN, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
-use refrain_planner::plan::{BufferId, BufferKind, Plan, Tier};
+use refrain_planner::plan::{At, BufferId, BufferKind, Plan, Tier, Transfer};
 use std::sync::Arc;
 
 /// Why an instance could not be made or reset.
@@ -165,7 +165,7 @@ pub fn first_difference(first: &[BufferState], second: &[BufferState]) -> Option
 pub struct Instance {
     device: Arc<Device>,
     plan: Arc<CheckedPlan>,
-    buffers: Vec<Buffer>,
+    buffers: Vec<Arc<Buffer>>,
     control: usize,
     prompt: usize,
     ring: usize,
@@ -195,13 +195,13 @@ impl Instance {
             };
             let align = u64::from(buffer.align);
             let made = device.alloc(kind, &buffer.name, buffer.bytes, align);
-            buffers.push(made.map_err(|e| device_error(&buffer.name, e))?);
+            buffers.push(Arc::new(made.map_err(|e| device_error(&buffer.name, e))?));
         }
         let find = |kind| {
             let found = plan.buffers.iter().position(|buffer| buffer.kind == kind);
             found.ok_or(InstanceError::BufferAbsent { kind })
         };
-        let instance = Self {
+        let mut instance = Self {
             control: find(BufferKind::Control)?,
             prompt: find(BufferKind::Prompt)?,
             ring: find(BufferKind::TokenRing)?,
@@ -210,13 +210,63 @@ impl Instance {
             buffers,
         };
         instance.upload(source)?;
+        instance.seal()?;
         Ok(instance)
+    }
+
+    /// Ends writing to spilled weights, so that steps of the host may borrow them.
+    fn seal(&mut self) -> Result<(), InstanceError> {
+        for (planned, buffer) in self.plan.buffers.iter().zip(&mut self.buffers) {
+            // Nobody shares a buffer before the instance exists.
+            if planned.kind == BufferKind::SpilledWeights
+                && let Some(own) = Arc::get_mut(buffer)
+            {
+                own.seal().map_err(|e| device_error(&planned.name, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A share of a plan buffer.
+    pub(crate) fn shared(&self, buffer: BufferId) -> Option<Arc<Buffer>> {
+        self.buffers.get(buffer as usize).cloned()
+    }
+
+    /// Copies between device memory and the hand-off buffer, after all earlier work of the stream, and
+    /// waits for it.
+    pub(crate) fn transfer(&self, transfer: &Transfer) -> Result<(), DeviceError> {
+        let Transfer { from, to, bytes } = *transfer;
+        let end = |at: At| Some((&**self.buffers.get(at.buffer as usize)?, at.offset));
+        match (end(from), end(to)) {
+            (Some(from), Some(to)) => self.device.stream().copy(from, to, bytes),
+            // A checked plan has both.
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads bytes of a host-visible buffer.
+    pub(crate) fn read_at(&self, at: At, out: &mut [u8]) -> Result<(), DeviceError> {
+        match self.buffers.get(at.buffer as usize) {
+            Some(buffer) => buffer.read(at.offset, out),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes bytes of a host-visible buffer.
+    pub(crate) fn write_at(&self, at: At, bytes: &[u8]) -> Result<(), DeviceError> {
+        match self.buffers.get(at.buffer as usize) {
+            Some(buffer) => buffer.write(at.offset, bytes),
+            None => Ok(()),
+        }
     }
 
     fn upload(&self, source: &dyn TensorSource) -> Result<(), InstanceError> {
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
-            if buffer.kind == BufferKind::Constant {
-                self.write(index, 0, &buffer.content)?;
+            match buffer.kind {
+                BufferKind::Constant => self.write(index, 0, &buffer.content)?,
+                // Gaps between its vectors are never written again, and snapshots hold them.
+                BufferKind::HandOff => self.write(index, 0, &vec![0; buffer.bytes as usize])?,
+                _ => {}
             }
         }
         for tensor in &self.plan.model.tensors {
@@ -235,9 +285,12 @@ impl Instance {
     }
 
     fn buffer(&self, index: usize) -> Result<&Buffer, InstanceError> {
-        self.buffers.get(index).ok_or(InstanceError::BufferAbsent {
-            kind: BufferKind::Scratch,
-        })
+        self.buffers
+            .get(index)
+            .map(Arc::as_ref)
+            .ok_or(InstanceError::BufferAbsent {
+                kind: BufferKind::Scratch,
+            })
     }
 
     fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> Result<(), InstanceError> {
@@ -266,7 +319,9 @@ impl Instance {
 
     /// Device address of a plan buffer; 0 for a buffer that the plan has not.
     pub fn base(&self, buffer: BufferId) -> u64 {
-        self.buffers.get(buffer as usize).map_or(0, Buffer::va)
+        self.buffers
+            .get(buffer as usize)
+            .map_or(0, |buffer| buffer.va())
     }
 
     /// Where device addresses fall among this instance's buffers.

@@ -543,7 +543,9 @@ fn the_packets_of_a_token_carry_lds_and_order() {
     for tape in &recording.tapes {
         let ring = tape.ring.as_ref().unwrap();
         for (step, packet) in plan.steps.iter().zip(ring) {
-            let StepBody::Launch(launch) = &step.body;
+            let StepBody::Launch(launch) = &step.body else {
+                panic!("a launch")
+            };
             assert_eq!(packet.lds, lds[launch.kernel as usize], "{}", step.name);
             assert_eq!(packet.header & 0x1ff, 0x102, "{}", step.name);
         }

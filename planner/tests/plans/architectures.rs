@@ -1,6 +1,6 @@
 //! Model files against the declarations: what fits, and what is refused with which values.
 
-use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q4_0, Tiny, plan, repository, unfused};
+use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q2_0, Tiny, plan, repository, unfused};
 use refrain_kernels::Dtype;
 use refrain_planner::arch::{ARCHS, ArchError, RopeStyle, bind};
 use refrain_planner::gguf::GgufError;
@@ -132,8 +132,8 @@ const WRONG: &[(&str, Edit, &[&str])] = &[
     ),
     (
         "unsupported type",
-        |t| t.tensor("blk.0.ffn_up", &[64, 96], Q4_0),
-        &["blk.0.ffn_up", "Q4_0", "q8_0"],
+        |t| t.tensor("blk.0.ffn_up", &[64, 96], Q2_0),
+        &["blk.0.ffn_up", "Q2_0", "q8_0"],
     ),
     (
         "bias",
@@ -327,7 +327,9 @@ fn a_tied_head_reads_the_embedding() {
     assert_eq!(untied.model.tensors.len(), tied.model.tensors.len() + 1);
     let weight = |plan: &CheckedPlan, name: &str, arg: usize| {
         let step = plan.steps.iter().find(|step| step.name == name).unwrap();
-        let StepBody::Launch(launch) = &step.body;
+        let StepBody::Launch(launch) = &step.body else {
+            panic!("a launch")
+        };
         launch.args[arg]
     };
     assert_eq!(weight(&tied, "output", 0), weight(&tied, "embed", 0));
@@ -365,7 +367,19 @@ fn rotation_table_holds_turns_in_two_floats() {
 #[test]
 fn types_of_the_catalog_are_taken_by_name() {
     for dtype in Dtype::ALL {
-        let id = refrain_planner::gguf::GgmlType::from_name(&dtype.name().to_uppercase());
-        assert!(id.is_some(), "{dtype} has no ggml type of that name");
+        let name = dtype.name().to_uppercase();
+        let ggml = refrain_planner::gguf::GgmlType::from_name(&name);
+        assert_eq!(ggml.map(|ty| ty.id()), dtype.format().ggml, "{dtype}");
+        let block = (dtype.block(), dtype.file_bytes(1, dtype.block()).unwrap());
+        if let Some(ty) = ggml {
+            assert_eq!((ty.block_elements(), ty.block_bytes()), block, "{dtype}");
+        }
+        let hfq = refrain_planner::hfq::TYPES
+            .iter()
+            .find(|row| row.1.name() == name);
+        assert_eq!(hfq.map(|row| row.0), dtype.format().hfq, "{dtype}");
+        if let Some((_, ty)) = hfq {
+            assert_eq!((ty.block_elements(), ty.block_bytes()), block, "{dtype}");
+        }
     }
 }

@@ -71,7 +71,9 @@ fn arena_slots_are_disjoint_cache_lines_with_the_kernargs_of_their_step() {
     assert_eq!(bytes.len() as u64, lowered.arena().bytes());
     let mut end = 0;
     for (index, step) in plan.steps.iter().enumerate() {
-        let StepBody::Launch(launch) = &step.body;
+        let StepBody::Launch(launch) = &step.body else {
+            panic!("a launch")
+        };
         let length = plan.kernels[launch.kernel as usize].kernarg_bytes as usize;
         let offset = lowered.arena().offset(index).unwrap() as usize;
         assert!(offset >= end && offset.is_multiple_of(64), "{}", step.name);

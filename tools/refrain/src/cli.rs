@@ -118,8 +118,12 @@ impl KvArg {
 /// Whether tokens are replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RetainArg {
-    /// The whole token as one tape; a refusal ends the run with exit code 77.
+    /// The whole token as one tape; a refusal ends the run with exit code 77, and so do steps of the
+    /// host.
     Whole,
+    /// Each run of launches between steps of the host (--exec cpu and passback); a refusal ends the
+    /// run with exit code 77.
+    Segments,
     /// Never: one HIP launch per step.
     None,
 }
@@ -130,6 +134,7 @@ impl RetainArg {
         match value {
             None => Retain::Auto,
             Some(Self::Whole) => Retain::Whole,
+            Some(Self::Segments) => Retain::Segments,
             Some(Self::None) => Retain::None,
         }
     }
@@ -178,9 +183,9 @@ pub struct CompileArgs {
     /// Default: all.
     #[arg(long, value_name = "N|all|auto")]
     pub gpu_layers: Option<GpuLayers>,
-    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link; `cpu` and
-    /// `passback[:SHARE]`, the GPU's share of the rows from 0 to 1, are the host, and refused.
-    /// Default: pcie.
+    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link, `cpu` the host,
+    /// `passback:SHARE` both at the same time, with the GPU's share of the rows from 0 to 1; without a
+    /// number it is automatic and starts at a half. Default: pcie.
     #[arg(long, value_name = "EXEC")]
     pub exec: Option<ExecChoice>,
 }
@@ -239,7 +244,8 @@ pub struct RunArgs {
     /// Device choices.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Replay, or not. Default: replay; if that is refused, say why and run eagerly.
+    /// Replay, or not. Default: replay, in segments where the plan has steps of the host; if that is
+    /// refused, say why and run eagerly.
     #[arg(long, value_enum)]
     pub retain: Option<RetainArg>,
     /// How packets reach the device.

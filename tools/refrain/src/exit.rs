@@ -281,6 +281,7 @@ fn of_session(error: &SessionError) -> Exit {
     match error {
         SessionError::Poisoned(poisoned) => of_stage(&poisoned.error),
         SessionError::Instance(InstanceError::Source(error)) => of_source(error),
+        SessionError::Refused(_) => Exit::Refused,
         SessionError::Instance(_) if error.refusal().is_some() => Exit::Refused,
         _ => Exit::Failure,
     }

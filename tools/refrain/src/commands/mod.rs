@@ -16,7 +16,9 @@ use anyhow::Context;
 use refrain_planner::CompileOptions;
 use refrain_planner::durable;
 use refrain_planner::machine::Machine;
-use refrain_replay::{OpenedDevice, SoftOptions};
+use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_replay::refusal::Code;
+use refrain_replay::{OpenedDevice, Refusal, SoftOptions};
 use std::path::Path;
 
 /// Runs one command.
@@ -57,16 +59,27 @@ fn profile(args: &CompileArgs, default: &str) -> anyhow::Result<Machine> {
     Ok(Machine::load(args.machine.as_deref().unwrap_or(default))?)
 }
 
-fn compile_options(args: &CompileArgs) -> CompileOptions {
-    CompileOptions {
+/// The plan choices.
+///
+/// # Errors
+/// [`Refusal`] of an execution on the host with nothing spilled.
+fn compile_options(args: &CompileArgs) -> Result<CompileOptions, Refusal> {
+    let gpu_layers = args.gpu_layers.unwrap_or_default();
+    if let (GpuLayers::All, Some(exec)) = (gpu_layers, args.exec)
+        && exec != ExecChoice::Pcie
+    {
+        let detail = format!("--exec {exec} with all layers on the GPU");
+        return Err(Refusal::new(Code::NothingSpilled, detail));
+    }
+    Ok(CompileOptions {
         context: args.context,
         kv_dtype: args.kv.unwrap_or(KvArg::F32).dtype(),
         bucket: args.bucket,
         no_fuse: args.no_fuse.clone(),
-        gpu_layers: args.gpu_layers.unwrap_or_default(),
+        gpu_layers,
         exec: args.exec.unwrap_or_default(),
         ..Default::default()
-    }
+    })
 }
 
 /// What was taken and the bare reason; the whole text, with its remedies, is for `-v`.

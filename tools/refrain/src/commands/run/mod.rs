@@ -54,10 +54,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
     let options = SessionOptions {
         // What is to be verified must be retained: falling back would verify nothing.
-        retain: if args.verify {
-            Retain::Whole
-        } else {
-            RetainArg::retain(args.retain)
+        retain: match (args.verify, args.retain) {
+            (true, None) if loaded.plan.barriers().next().is_some() => Retain::Segments,
+            (true, None) => Retain::Whole,
+            (_, retain) => RetainArg::retain(retain),
         },
         transport: args.transport.transport(),
         in_flight: args.in_flight,
@@ -168,7 +168,7 @@ fn load(
         }
         Some(source) => {
             let machine = super::profile(&args.compile, &opened.device.info().target)?;
-            let plan = compile(source, &machine, &super::compile_options(&args.compile))
+            let plan = compile(source, &machine, &super::compile_options(&args.compile)?)
                 .with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
         }
