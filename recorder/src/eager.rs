@@ -237,14 +237,27 @@ impl EagerExecutor {
         instance: &Instance,
         sink: &mut impl LaunchSink,
     ) -> Result<(), EagerError> {
-        for (step, prepared) in (0..).zip(&self.steps) {
-            if prepared.barrier {
-                self.barrier(instance, step, prepared, sink)?;
-            } else {
-                self.launch(step, prepared, sink)?;
-            }
+        for step in (0..).take(self.steps.len()) {
+            self.submit_step(instance, step, sink)?;
         }
         Ok(())
+    }
+
+    /// Launches or executes one step alone, for who times it. A step beyond the last does nothing.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn submit_step(
+        &self,
+        instance: &Instance,
+        step: StepId,
+        sink: &mut impl LaunchSink,
+    ) -> Result<(), EagerError> {
+        match self.steps.get(step as usize) {
+            Some(prepared) if prepared.barrier => self.barrier(instance, step, prepared, sink),
+            Some(prepared) => self.launch(step, prepared, sink),
+            None => Ok(()),
+        }
     }
 
     fn launch(

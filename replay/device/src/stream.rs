@@ -19,8 +19,6 @@ pub struct Stream {
     device_key: u64,
 }
 
-/// How long a wait polls before it sleeps between polls.
-const POLLING: Duration = Duration::from_micros(200);
 /// Sleep between polls: what the wait may add to a launch of milliseconds.
 const NAP: Duration = Duration::from_micros(20);
 
@@ -220,6 +218,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.usable()?;
         let (start, deadline) = (Instant::now(), self.hip.deadline());
+        let polling = self.hip.polling();
         loop {
             // SAFETY: the stream is live as long as `self`.
             if unsafe { self.hip.stream_idle(self.handle) }? {
@@ -235,7 +234,7 @@ impl Stream {
                 };
                 return Err(self.hip.hang(error));
             }
-            if waited < POLLING {
+            if waited < polling {
                 core::hint::spin_loop();
             } else {
                 std::thread::sleep(NAP);
