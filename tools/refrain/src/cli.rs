@@ -368,6 +368,10 @@ pub struct PacketArgs {
     /// Transport of the plan's retained form.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Which segment of a plan with steps of the host, from 0: runs of launches between those steps and
+    /// beside split steps, in order.
+    #[arg(long, value_name = "N", requires = "plan")]
+    pub segment: Option<u32>,
     /// What the raw words are.
     #[arg(long = "as", value_enum, default_value = "ib")]
     pub surface: SurfaceArg,
