@@ -67,6 +67,17 @@ pub enum InstanceError {
         /// The plan's context.
         context: u32,
     },
+    /// The plan pins more memory than the host has left.
+    #[error(
+        "the plan pins {needed} bytes of host memory, which nothing can reclaim, and {available} are \
+         available now; end other programs, or keep more layers on the GPU"
+    )]
+    HostMemory {
+        /// Bytes of pinned memory in whole pages.
+        needed: u64,
+        /// Bytes that the system can give without swapping.
+        available: u64,
+    },
     /// A prompt token that the vocabulary does not have.
     #[error("prompt token {index} is {token}, the vocabulary has {vocab}")]
     Token {
@@ -185,6 +196,7 @@ impl Instance {
         check_weights(&plan.model)?;
         check_target(device, plan)?;
         check_memory(device, plan)?;
+        check_host_memory(plan, available_host_memory())?;
         check_length(source, &plan.model)?;
         check_header(source, &plan.model)?;
         let mut buffers = Vec::with_capacity(plan.buffers.len());
@@ -225,6 +237,19 @@ impl Instance {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of all buffers as allocated, of the device and of the host.
+    pub fn allocated(&self) -> (u64, u64) {
+        let (mut device, mut pinned) = (0u64, 0u64);
+        for buffer in &self.buffers {
+            let sum = match buffer.kind() {
+                MemoryKind::Device => &mut device,
+                _ => &mut pinned,
+            };
+            *sum = sum.saturating_add(buffer.len());
+        }
+        (device, pinned)
     }
 
     /// A share of a plan buffer.
@@ -517,9 +542,72 @@ fn check_memory(device: &Device, plan: &CheckedPlan) -> Result<(), InstanceError
     })
 }
 
+/// Refuses a plan whose pinned memory the host does not have; unknown admits.
+fn check_host_memory(plan: &CheckedPlan, available: Option<u64>) -> Result<(), InstanceError> {
+    let needed = plan.memory.pinned_rounded;
+    match available {
+        Some(available) if needed > available => {
+            Err(InstanceError::HostMemory { needed, available })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that the system can give without swapping, where it says so (Linux, `proc(5)`).
+fn available_host_memory() -> Option<u64> {
+    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// `MemAvailable` of a `/proc/meminfo`, in bytes.
+fn available(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let row = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = row.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{BufferState, first_difference};
+    use super::{
+        BufferState, InstanceError, available, available_host_memory, check_host_memory,
+        first_difference,
+    };
+    use refrain_planner::machine::Machine;
+    use refrain_planner::{CheckedPlan, CompileOptions, ModelSource, compile};
+
+    fn plan() -> CheckedPlan {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models");
+        let source = ModelSource::open(format!("{root}/nano-qwen3.bf16.gguf")).unwrap();
+        let machine = Machine::load("gfx1201").unwrap();
+        compile(&source, &machine, &CompileOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn pinned_memory_that_the_host_has_not_is_refused_before_anything_is_allocated() {
+        let plan = plan();
+        let needed = plan.memory.pinned_rounded;
+        assert!(check_host_memory(&plan, None).is_ok());
+        assert!(check_host_memory(&plan, Some(needed)).is_ok());
+        let refused = check_host_memory(&plan, Some(needed - 1));
+        assert!(matches!(refused, Err(InstanceError::HostMemory { .. })));
+    }
+
+    #[test]
+    fn available_memory_is_read_in_bytes() {
+        let text = "MemTotal:       16000 kB\nMemFree: 1 kB\nMemAvailable:    8000 kB\n";
+        assert_eq!(available(text), Some(8000 * 1024));
+        for bad in [
+            "",
+            "MemAvailable: x kB",
+            "MemAvailable: 5",
+            "MemAvailable: 99999999999999999999 kB",
+        ] {
+            assert_eq!(available(bad), None, "{bad}");
+        }
+        if cfg!(target_os = "linux") {
+            assert!(available_host_memory().is_some_and(|bytes| bytes > 0));
+        }
+    }
 
     fn state(name: &str, bytes: &[u8]) -> BufferState {
         BufferState {

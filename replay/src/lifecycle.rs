@@ -187,6 +187,7 @@ pub(crate) fn instance_code(error: &InstanceError) -> Option<Code> {
     match error {
         InstanceError::Target { .. } => Some(Code::TargetMismatch),
         InstanceError::Memory { .. } => Some(Code::MemoryShort),
+        InstanceError::HostMemory { .. } => Some(Code::HostMemoryShort),
         InstanceError::Source(SourceError::Io { .. } | SourceError::Files(_)) => None,
         InstanceError::Source(SourceError::WeightsAbsent { .. }) => Some(Code::WeightsAbsent),
         InstanceError::Source(_) => Some(Code::ModelDiffers),

@@ -142,6 +142,9 @@ codes! {
     NothingDivided 32 "a division of rows is asked for and no matrix is divided"
         remedy "Use --exec cpu, which is what would run, or --exec pcie."
         page "Matrices below 64 KiB are not divided, because waiting for both sides takes longer than moving them; the host computes them whole, and each is counted as too small. A share may also come to less than a block of 16 rows of every matrix. If either leaves no split step at all, the share that was asked for has no effect, and the run is refused instead of measured.";
+    HostMemoryShort 33 "the host has not the memory that the plan pins"
+        remedy "End other programs, or keep more layers on the GPU (--gpu-layers)."
+        page "Pinned memory cannot be reclaimed or swapped, so all of it is charged: spilled weights, hand-off buffer, token ring, kernargs and indirect buffers in whole pages. Before anything is allocated the sum is compared with what the system says it can give (MemAvailable); the limit of the machine profile, RF027, was checked when the plan was made.";
 }
 
 impl Code {

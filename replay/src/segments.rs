@@ -94,7 +94,7 @@ struct Run {
     packets: Vec<Packet>,
     /// For each token in the ring, the packet that completes the run, and its signal.
     ends: Vec<(Packet, Signal)>,
-    _ib: Option<Buffer>,
+    ib: Option<Buffer>,
     /// Its last step.
     step: StepId,
     name: String,
@@ -124,7 +124,7 @@ pub struct SegmentReplayer {
     tapes: Vec<Vec<Packet>>,
     stages: Vec<Stage>,
     runs: Vec<Run>,
-    _arena: Buffer,
+    arena: Buffer,
     _executables: Vec<Executable>,
     transport: Transport,
     deadline: Duration,
@@ -173,7 +173,7 @@ impl SegmentReplayer {
             runs.push(Run {
                 packets,
                 ends,
-                _ib: ib,
+                ib,
                 step,
                 name: name.to_owned(),
             });
@@ -187,7 +187,7 @@ impl SegmentReplayer {
             stages,
             queue,
             runs,
-            _arena: arena,
+            arena,
             _executables: executables,
             transport: lowered.first().map_or(Transport::Aql, Lowered::transport),
             deadline,
@@ -202,6 +202,12 @@ impl SegmentReplayer {
     /// The transport.
     pub const fn transport(&self) -> Transport {
         self.transport
+    }
+
+    /// Bytes of kernel arguments and of indirect buffers, as allocated.
+    pub fn allocated(&self) -> (u64, u64) {
+        let ibs = self.runs.iter().filter_map(|run| run.ib.as_ref());
+        (self.arena.len(), ibs.map(Buffer::len).sum())
     }
 
     /// Tokens published and not yet known to be complete.

@@ -11,6 +11,7 @@ mod common;
 use common::{MODEL, PROMPT, TRAINED, device, placed};
 use refrain_kernels::Target;
 use refrain_planner::CheckedPlan;
+use refrain_planner::memory::by_layer;
 use refrain_planner::placement::ExecChoice::{self, Cpu, Passback, Pcie};
 use refrain_planner::plan::BufferKind;
 use refrain_recorder::{
@@ -298,6 +299,37 @@ fn what_cannot_be_retained_compared_or_divided_is_refused_by_code() {
     let small = placed(nano, Target::Gfx1201, layers - 1, Passback(Some(0.001)));
     let (code, _) = refused(open(nano, &small, options(Retain::Auto, Transport::Aql)));
     assert_eq!(code, Code::NothingDivided);
+}
+
+#[test]
+fn what_is_allocated_is_what_the_plan_says() {
+    let (model, layers) = LAYERS[1];
+    for exec in [Cpu, Passback(Some(0.5))] {
+        for target in [Target::Gfx1100, Target::Gfx1201] {
+            let plan = placed(model, target, layers - 2, exec);
+            let retain = options(Retain::Segments, Transport::Pm4);
+            let session = open(model, &plan, retain).unwrap();
+            let (device, pinned) = session.instance().allocated();
+            let (kernarg, ib) = session.segments().unwrap().replayer.allocated();
+            let memory = plan.memory;
+            assert_eq!(
+                (device, kernarg, ib),
+                (memory.device, memory.kernarg, memory.ib),
+                "{exec}"
+            );
+            assert_eq!(pinned + kernarg + ib, memory.pinned);
+            let rows = by_layer(&plan);
+            assert_eq!(rows.iter().map(|row| row.device).sum::<u64>(), device);
+            assert_eq!(rows.iter().map(|row| row.pinned).sum::<u64>(), pinned);
+            let spilling = rows
+                .iter()
+                .filter(|row| row.layer.is_some() && row.pinned > 0);
+            assert_eq!(
+                spilling.map(|row| row.layer.unwrap()).collect::<Vec<_>>(),
+                [0, 1]
+            );
+        }
+    }
 }
 
 /// Public bug: experts on the CPU inside a replayed graph, silently wrong. Here the hand-off is probed

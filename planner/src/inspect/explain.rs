@@ -3,7 +3,7 @@
 
 use super::{clean, eligibility, kind_name, tier_name};
 use crate::container::CheckedPlan;
-use crate::memory::{Granules, TYPES, bound, traffic};
+use crate::memory::{Granules, LayerBytes, TYPES, bound, by_layer, traffic};
 use crate::plan::{Buffer, BufferKind, Hazard, HostWhy, Invalidate, Piece, Plan, Tier};
 use refrain_kernels::Target;
 use std::collections::BTreeMap;
@@ -79,6 +79,7 @@ fn memory(out: &mut String, plan: &Plan) -> fmt::Result {
         memory.kv, memory.spilled, memory.kernarg, memory.ib
     )?;
     owners(out, plan)?;
+    by_layers(out, plan)?;
     writeln!(
         out,
         "\ntypes     where, what the host does, what the GPU does"
@@ -139,6 +140,31 @@ fn owners(out: &mut String, plan: &Plan) -> fmt::Result {
         ),
         None => Ok(()),
     }
+}
+
+/// Bytes of each layer by tier, layers of the same sizes in one line.
+fn by_layers(out: &mut String, plan: &Plan) -> fmt::Result {
+    writeln!(
+        out,
+        "\nby layer  device and pinned bytes of each, requested"
+    )?;
+    let rows = by_layer(plan);
+    let same = |a: &LayerBytes, b: &LayerBytes| {
+        a.layer.is_some() && (a.device, a.pinned) == (b.device, b.pinned)
+    };
+    for run in rows.chunk_by(same) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            continue;
+        };
+        let name = match (first.layer, last.layer) {
+            (Some(a), Some(b)) if a != b => format!("{a} to {b}"),
+            (Some(a), _) => a.to_string(),
+            _ => "shared".to_owned(),
+        };
+        let LayerBytes { device, pinned, .. } = first;
+        writeln!(out, "  {name:<9} {device:>14} {pinned:>14} bytes")?;
+    }
+    Ok(())
 }
 
 fn launches(out: &mut String, plan: &Plan) -> fmt::Result {

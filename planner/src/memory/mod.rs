@@ -5,8 +5,10 @@
 //! before anything is allocated. Which weights are spilled is `placement`'s decision, where
 //! activations lie that of `lowering`'s arena; allocating is the recorder's and replay's.
 
+mod layers;
 mod traffic;
 
+pub use layers::{LayerBytes, by_layer};
 pub use traffic::{Bound, Traffic, bound, traffic};
 
 use crate::plan::{Buffer, BufferKind, Kernel, Launch, Schedule, Step, Tier};

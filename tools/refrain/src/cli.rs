@@ -44,6 +44,53 @@ pub enum Command {
     /// Machine profiles: list, show, probe.
     #[command(subcommand)]
     Machine(MachineCommand),
+    /// Time every form of step of a plan's spilled layers over the link, on the CPU and split, and say
+    /// which exec mode and share are best on this machine.
+    OffloadBench(OffloadBenchArgs),
+}
+
+/// Arguments of `offload-bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example (no GPU needed; times of the software GPU are not a GPU's):
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf --context 64 --gpu-layers 4 -o /tmp/spilled.plan
+  refrain offload-bench /tmp/spilled.plan --model-file golden/models/austen-qwen3-4m.q8_0.gguf")]
+pub struct OffloadBenchArgs {
+    /// Plan with spilled layers; its own execution does not matter.
+    pub plan: PathBuf,
+    /// Model. Default: the one beside the plan that it was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Shares of the GPU in split steps, each timed.
+    #[arg(
+        long,
+        value_name = "SHARE,…",
+        value_delimiter = ',',
+        default_value = "0.125,0.25,0.375,0.5,0.625,0.75,0.875",
+        value_parser = parse_share
+    )]
+    pub shares: Vec<f32>,
+    /// Times that each step is run.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Keep what was found in this machine profile, as starting points of controllers. They pin nothing.
+    #[arg(long, value_name = "PROFILE")]
+    pub write: Option<PathBuf>,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+fn parse_share(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f32>() {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err(format!(
+            "{text:?} is no share of a split: give numbers between 0 and 1"
+        )),
+    }
 }
 
 /// What to do with machine profiles.
@@ -368,6 +415,10 @@ pub struct PacketArgs {
     /// Transport of the plan's retained form.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Which segment of a plan with steps of the host, from 0: runs of launches between those steps and
+    /// beside split steps, in order.
+    #[arg(long, value_name = "N", requires = "plan")]
+    pub segment: Option<u32>,
     /// What the raw words are.
     #[arg(long = "as", value_enum, default_value = "ib")]
     pub surface: SurfaceArg,

@@ -37,7 +37,7 @@ exits! {
     Usage 2 "usage: an argument is missing, unknown or out of range";
     Data 65 "bad data: a model, plan, tape, profile or prompt cannot be used";
     NoInput 66 "an input file does not exist";
-    NoDevice 69 "the device is not there: library, driver, rights or card";
+    NoDevice 69 "the device is not there or not free: library, driver, rights, card or another process";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
     Mismatch 76 "identity mismatch: a model or plan is not the one it is compared with";
@@ -139,6 +139,14 @@ pub enum CliError {
         /// Layers of identity, separated by commas.
         layers: String,
     },
+    /// Another process works on the device that is to be measured.
+    #[error("{device} is held by {holder}; measure when it is idle")]
+    DeviceHeld {
+        /// As given.
+        device: String,
+        /// Who.
+        holder: String,
+    },
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
     Differs(String),
@@ -230,6 +238,7 @@ fn of_cli(error: &CliError) -> Exit {
         }
         CliError::PlansDiffer { .. } => Exit::Mismatch,
         CliError::Differs(_) => Exit::Differs,
+        CliError::DeviceHeld { .. } => Exit::NoDevice,
     }
 }
 

@@ -4,6 +4,7 @@ mod diff;
 mod explain;
 mod inspect;
 mod machine;
+mod offload_bench;
 mod packets;
 mod plan;
 mod record;
@@ -36,6 +37,7 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Diff(args) => diff::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Machine(command) => machine::run(command),
+        Command::OffloadBench(args) => offload_bench::run(args),
     }
 }
 
