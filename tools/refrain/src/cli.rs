@@ -304,6 +304,14 @@ pub struct RunArgs {
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,
+    /// Software GPU: report hazards, races, stale and undefined reads (exit code 1 if there are any);
+    /// SEED instead of --seed. One thread, several times slower.
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
+    pub strict: Option<Option<u64>>,
+    /// Software GPU: a file of faults to inject, `what@event:N` by line or comma, `#` for comments.
+    /// Events are counted from the opening of the device.
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
     /// Model, if the first argument is a plan. Default: the one beside it that the plan was made from.
     #[arg(long = "model-file", value_name = "FILE")]
     pub model_file: Option<PathBuf>,

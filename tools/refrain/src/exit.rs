@@ -107,6 +107,22 @@ pub enum CliError {
     /// A prompt that cannot be used.
     #[error("{0}")]
     Prompt(String),
+    /// A fault script that cannot be used.
+    #[error("{path}: {what}")]
+    Script {
+        /// As given.
+        path: String,
+        /// Why, and what to write.
+        what: String,
+    },
+    /// Strict mode found something.
+    #[error(
+        "strict mode has {count} different reports, printed above: the tokens may be right, the form is not safe"
+    )]
+    Reported {
+        /// Different reports.
+        count: u64,
+    },
     /// An argument that cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -231,7 +247,8 @@ fn of_cli(error: &CliError) -> Exit {
     match error {
         CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
         CliError::Io { .. } | CliError::NotAFile { .. } => Exit::Io,
-        CliError::Kind { .. } | CliError::NotFinite { .. } => Exit::Data,
+        CliError::Kind { .. } | CliError::NotFinite { .. } | CliError::Script { .. } => Exit::Data,
+        CliError::Reported { .. } => Exit::Failure,
         CliError::Prompt(_) | CliError::Packets(_) | CliError::TooLong { .. } => Exit::Data,
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
@@ -338,6 +355,14 @@ mod tests {
                 74,
             ),
             (CliError::Prompt(path()), 65),
+            (
+                CliError::Script {
+                    path: path(),
+                    what: path(),
+                },
+                65,
+            ),
+            (CliError::Reported { count: 1 }, 1),
             (CliError::Packets(path()), 65),
             (CliError::NotFinite { tokens: 0 }, 65),
             (CliError::Usage(path()), 2),

@@ -19,6 +19,7 @@ use refrain_planner::durable;
 use refrain_planner::machine::Machine;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_replay::refusal::Code;
+use refrain_replay::strict::StrictConfig;
 use refrain_replay::{OpenedDevice, Refusal, SoftOptions};
 use std::path::Path;
 
@@ -42,11 +43,12 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 }
 
 /// Opens the device and says on stderr what `auto` took and why.
-fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
+/// `strict` asks for strict mode of a software GPU, with a seed or that of `args`.
+fn open_device(args: &DeviceArgs, strict: Option<Option<u64>>) -> anyhow::Result<OpenedDevice> {
     let soft = SoftOptions {
-        seed: args.seed,
+        seed: strict.flatten().unwrap_or(args.seed),
         threads: None,
-        strict: None,
+        strict: strict.map(|_| StrictConfig::default()),
     };
     let opened =
         OpenedDevice::open(args.device, soft).with_context(|| format!("device {}", args.device))?;

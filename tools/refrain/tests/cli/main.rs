@@ -8,4 +8,5 @@ mod formats;
 mod main_job;
 mod packets;
 mod placement;
+mod strict;
 mod support;

@@ -1,5 +1,6 @@
 //! The report of a run: one JSON object, or a few lines on stderr.
 
+use super::soft::Findings;
 use crate::output;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
@@ -55,6 +56,10 @@ pub struct Report {
     pub tok_s: f64,
     /// Whether a proof covers the packets.
     pub proof: &'static str,
+    /// What strict mode found; null if not asked.
+    pub strict: Option<Findings>,
+    /// Faults that were injected; null without a script.
+    pub injected: Option<Vec<String>>,
 }
 
 /// Spilled layers: what was asked for, and what each side did. Counts are of all token steps, those past
@@ -183,6 +188,8 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
             0.0
         },
         proof: "none",
+        strict: None,
+        injected: None,
     }
 }
 
@@ -252,6 +259,8 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         },
         tok_s: 0.0,
         proof: "none",
+        strict: None,
+        injected: None,
     }
 }
 
@@ -271,6 +280,11 @@ pub(super) fn summary(report: &Report) {
         Some(true) => "yes: tokens and every buffer equal eager, byte for byte",
         Some(false) => "NO",
     };
+    let found = report.strict.as_ref();
+    let strict = found.map(|found| match found.reports.len() as u64 + found.dropped {
+        0 => "no report".to_owned(),
+        count => format!("{count} REPORTS"),
+    });
     let refused: Vec<String> = report
         .refusals
         .iter()
@@ -318,6 +332,9 @@ pub(super) fn summary(report: &Report) {
         ),
     ];
     output::note(&lines.join("\n"));
+    if let Some(strict) = strict {
+        output::note(&format!("strict      {strict}"));
+    }
 }
 
 fn in_words(offload: &Offload) -> String {
@@ -391,6 +408,8 @@ pub(super) mod tests {
             },
             tok_s: 0.0,
             proof: "none",
+            strict: None,
+            injected: None,
         }
     }
 
@@ -422,6 +441,8 @@ pub(super) mod tests {
             "host_us_per_token",
             "tok_s",
             "proof",
+            "strict",
+            "injected",
         ] {
             let found = json[at..].find(&format!("\"{key}\":"));
             at += found.unwrap_or_else(|| panic!("{key} is missing after byte {at} of {json}"));
