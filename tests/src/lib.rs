@@ -185,7 +185,9 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
     let vocab = plan.model.geometry.vocab as usize;
     let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
     let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
-    let StepBody::Launch(launch) = &argmax.body;
+    let StepBody::Launch(launch) = &argmax.body else {
+        panic!("a launch")
+    };
     let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
         anyhow::bail!("argmax does not read a region first");
     };

@@ -34,15 +34,16 @@ use crate::lifecycle::{Poisoned, Stage, StageError, images};
 use crate::open::OpenError;
 use crate::refusal::{Code, Refusal};
 use crate::replayer::ReplayError;
+use crate::segments::SegmentError;
 use refrain_kernels::Target;
-use refrain_lower::{Lowered, Transport};
+use refrain_lower::Transport;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
 use refrain_recorder::record::default_positions;
 use refrain_recorder::{CodeObjects, EagerError, InstanceError, TensorSource};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use subject::Case;
+use subject::{Case, Packets};
 
 /// How a plan is proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +90,9 @@ pub enum ProveError {
     /// Replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// Replay of segments.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
     /// Strict mode reported something.
     #[error("{route} at position {position}, seed {seed}: {count} reports, the first: {first}")]
     Reported {
@@ -151,7 +155,8 @@ impl ProveError {
             | Self::Differs { .. }
             | Self::Uncaught { .. }
             | Self::Disagree { .. }
-            | Self::Replay(_) => Some(Refusal::new(Code::ProofFails, self)),
+            | Self::Replay(_)
+            | Self::Segment(_) => Some(Refusal::new(Code::ProofFails, self)),
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
             Self::Instance(error) => {
                 crate::lifecycle::instance_code(error).map(|code| Refusal::new(code, error))
@@ -194,10 +199,10 @@ pub fn prove(
         error: Box::new(error),
     };
     let images = images(plan, objects).map_err(failed)?;
-    let forms: Result<Vec<Lowered>, ProveError> = options
+    let forms: Result<Vec<Packets>, ProveError> = options
         .transports
         .iter()
-        .map(|transport| case.lowered(&images, *transport))
+        .map(|transport| case.packets(&images, *transport))
         .collect();
     let forms = forms?;
     let positions = default_positions(plan.options.bucket);
@@ -221,7 +226,7 @@ pub fn prove(
         positions,
         seeds: (0..options.seeds.max(1)).collect(),
         token_steps: run.token_steps,
-        launches: run.token_steps * plan.steps.len() as u64,
+        launches: run.token_steps * plan.launches().count() as u64,
         states_compared: run.states_compared,
         scratch_poison: run.poison,
         slack: run.slack,

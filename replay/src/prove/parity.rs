@@ -1,7 +1,7 @@
 //! Names the first difference between two states of a plan's buffers: step, buffer, element, ULP.
 
 use refrain_kernels::Dtype;
-use refrain_planner::plan::{BufferKind, Plan, StepBody};
+use refrain_planner::plan::{BufferKind, Plan};
 use refrain_recorder::BufferState;
 use std::fmt;
 
@@ -54,7 +54,7 @@ fn hex_le(bytes: &[u8]) -> String {
 fn element_of(plan: &Plan, kind: BufferKind) -> (usize, bool) {
     match kind {
         BufferKind::Kv if plan.options.kv_dtype == Dtype::F16 => (2, true),
-        BufferKind::Kv | BufferKind::State | BufferKind::Scratch => (4, true),
+        BufferKind::Kv | BufferKind::State | BufferKind::Scratch | BufferKind::HandOff => (4, true),
         BufferKind::Control | BufferKind::Prompt => (4, false),
         BufferKind::TokenRing => (8, false),
         BufferKind::Weights | BufferKind::SpilledWeights | BufferKind::Constant => (1, false),
@@ -120,8 +120,8 @@ const PLACES: usize = 1 << 16;
 /// The first step that may write one of the places.
 fn writer(plan: &Plan, places: &[(u32, u64)]) -> Option<String> {
     let step = plan.steps.iter().find(|step| {
-        let StepBody::Launch(launch) = &step.body;
-        launch.writes.iter().any(|region| {
+        let (_, mut writes) = step.effects();
+        writes.any(|region| {
             let (start, end) = region.bound();
             let inside =
                 |place: &(u32, u64)| place.0 == region.buffer && (start..end).contains(&place.1);

@@ -98,6 +98,8 @@ pub struct Form {
     pub policy: String,
     /// Encoding digest, hex: address-independent words with relocations.
     pub encoding: String,
+    /// Runs of launches: 1, or those between and beside steps of the host.
+    pub runs: u64,
     /// Dwords of a token.
     pub dwords: u64,
     /// Omissions by what was left out.
@@ -251,6 +253,7 @@ pub(super) mod tests {
             transport: "pm4".into(),
             policy: "static".into(),
             encoding: "ab".into(),
+            runs: 1,
             dwords: 8,
             omissions: [("wait".to_owned(), tally)].into(),
             executed: super::Executed::default(),

@@ -7,9 +7,9 @@
 use super::ProveError;
 use super::cut::{Part, without};
 use super::judge::{Judged, Verdict};
-use super::subject::{Case, Route, Subject, steps_at};
+use super::subject::{Case, Packets, Route, Subject, steps_at};
 use crate::prove::parity::parting;
-use refrain_lower::{Lowered, Transport};
+use refrain_lower::Transport;
 use refrain_recorder::BufferState;
 
 /// What execution showed of an omission.
@@ -57,7 +57,7 @@ pub(super) fn chosen(judged: &[Judged], sample: usize) -> Vec<usize> {
 pub(super) struct Bench<'a> {
     pub case: Case<'a>,
     pub seed: u64,
-    pub lowered: &'a Lowered,
+    pub packets: &'a Packets,
     pub positions: &'a [u32],
     subject: Option<Subject>,
     /// The state that the whole form leaves, by position and number of token steps (1 or 2).
@@ -65,11 +65,11 @@ pub(super) struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    pub fn new(case: Case<'a>, seed: u64, lowered: &'a Lowered, positions: &'a [u32]) -> Self {
+    pub fn new(case: Case<'a>, seed: u64, packets: &'a Packets, positions: &'a [u32]) -> Self {
         Self {
             case,
             seed,
-            lowered,
+            packets,
             positions,
             subject: None,
             states: vec![None; positions.len() * 3],
@@ -77,7 +77,7 @@ impl<'a> Bench<'a> {
     }
 
     fn transport(&self) -> Transport {
-        self.lowered.transport()
+        self.packets.transport
     }
 
     /// Executes one omission where its verdict can show.
@@ -101,7 +101,7 @@ impl<'a> Bench<'a> {
         let steps = steps_at(plan, place, steps);
         let slot = position * 3 + steps as usize;
         if self.states.get(slot).is_none_or(Option::is_none) {
-            subject.edit(self.lowered, self.case.objects, &|words| words)?;
+            subject.edit(self.packets, self.case.objects, &|_, words| words)?;
             subject.set(place, self.seed)?;
             subject.run(Route::Retained(transport), steps, None)?;
             let after = subject.snapshot()?;
@@ -110,8 +110,12 @@ impl<'a> Bench<'a> {
             }
         }
         drop(subject.reports());
-        subject.edit(self.lowered, self.case.objects, &|words| {
-            without(transport, &words, cut)
+        subject.edit(self.packets, self.case.objects, &|run, words| {
+            if run == judged.run {
+                without(transport, &words, cut)
+            } else {
+                words
+            }
         })?;
         subject.set(place, self.seed)?;
         let ran = subject.run(Route::Retained(transport), steps, None);
@@ -152,6 +156,7 @@ mod tests {
     #[test]
     fn what_nobody_placed_is_executed_whole_and_the_rest_by_a_spread_sample() {
         let judged = |verdict| Judged {
+            run: 0,
             cut: Cut {
                 part: Part::Register,
                 at: 0,

@@ -5,10 +5,9 @@
 
 use super::parity::parting;
 use super::slack::{Slack, slack};
-use super::subject::{Case, Route, Subject, steps_at};
+use super::subject::{Case, Packets, Route, Subject, steps_at};
 use super::{ProveError, ProveOptions};
 use refrain_kernels::WordValues;
-use refrain_lower::Lowered;
 use refrain_planner::plan::BufferKind;
 use refrain_recorder::{BufferState, state_digest};
 use refrain_softgpu::strict::TracedLaunch;
@@ -42,7 +41,7 @@ struct One {
 /// Runs all seeds, several at once.
 pub(super) fn execute(
     case: Case<'_>,
-    forms: &[Lowered],
+    forms: &[Packets],
     positions: &[u32],
     options: &ProveOptions,
 ) -> Result<Run, ProveError> {
@@ -106,10 +105,10 @@ struct Progress<'a> {
     run: Run,
 }
 
-fn one(case: Case<'_>, forms: &[Lowered], positions: &[u32], seed: u64) -> Result<One, ProveError> {
+fn one(case: Case<'_>, forms: &[Packets], positions: &[u32], seed: u64) -> Result<One, ProveError> {
     // The first seed's traces are kept: those of the launches that one run can hold.
     let traces = if seed == 0 {
-        case.plan.steps.len() * STEPS as usize
+        case.plan.launches().count() * STEPS as usize
     } else {
         0
     };
@@ -122,8 +121,10 @@ fn one(case: Case<'_>, forms: &[Lowered], positions: &[u32], seed: u64) -> Resul
     };
     // Recording ran under strict mode, on memory that nobody had written.
     progress.silent(Route::Eager, 0)?;
-    let retained = forms.iter().map(|form| Route::Retained(form.transport()));
-    let routes: Vec<Route> = [Route::Relaunched].into_iter().chain(retained).collect();
+    let retained = forms.iter().map(|form| Route::Retained(form.transport));
+    let again = case.plan.barriers().next().is_none();
+    let again = again.then_some(Route::Relaunched).into_iter();
+    let routes: Vec<Route> = again.chain(retained).collect();
     let mut states = Vec::with_capacity(positions.len());
     for (index, &position) in positions.iter().enumerate() {
         // Tokens are in flight together at the first position; the step behind the last one must

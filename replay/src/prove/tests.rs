@@ -2,8 +2,8 @@
 
 use super::cut::{Part, cuts};
 use super::gate::{Credentials, Standing, admit, presented};
-use super::judge::{Judged, Verdict, judge};
-use super::omissions::{Count, execute};
+use super::judge::{Bar, Judged, Verdict, judge};
+use super::omissions::{Count, execute, run_words};
 use super::proof::Executed;
 use super::subject::Case;
 use super::{ProveError, ProveOptions, prove};
@@ -135,8 +135,9 @@ fn execution_finds_a_judge_that_is_wrong() {
         target: Target::Gfx1100,
     };
     let images = images(&plan, &EmbeddedObjects).unwrap();
-    let lowered = case.lowered(&images, Transport::Pm4).unwrap();
-    let words = &lowered.encoded().words;
+    let packets = case.packets(&images, Transport::Pm4).unwrap();
+    let runs = run_words(&plan, &packets);
+    let words = &runs[0].words;
     let all = cuts(Transport::Pm4, words);
     let of = |part, number: usize| {
         let mut of_part = all.iter().filter(|cut| cut.part == part);
@@ -144,7 +145,12 @@ fn execution_finds_a_judge_that_is_wrong() {
     };
     // The second wait orders two launches, the first NUM_THREAD_X is read.
     let nothing = |_: &[u32]| refrain_packet::lint::Report::default();
-    let found = judge(Transport::Pm4, words, plan.steps.len(), &[], &nothing);
+    let bar = Bar {
+        transport: Transport::Pm4,
+        runs: &runs,
+        traces: &[],
+    };
+    let found = judge(&bar, 0, words, &nothing);
     let mut repeated = found.iter().filter(|row| row.verdict == Verdict::Repeated);
     let repeated = repeated.next().unwrap().cut;
     let first_read = of(Part::Register, 4);
@@ -157,14 +163,18 @@ fn execution_finds_a_judge_that_is_wrong() {
     ];
     let judged: Vec<Judged> = rows
         .iter()
-        .map(|&(cut, verdict, _)| Judged { cut, verdict })
+        .map(|&(cut, verdict, _)| Judged {
+            run: 0,
+            cut,
+            verdict,
+        })
         .collect();
     let chosen: Vec<usize> = (0..rows.len()).collect();
-    let outcomes = execute(case, &lowered, &[0, 2, 3], &judged, &chosen, &options(2)).unwrap();
+    let outcomes = execute(case, &packets, &[0, 2, 3], &judged, &chosen, &options(2)).unwrap();
     for ((judged, outcome), (cut, verdict, wrong)) in judged.iter().zip(&outcomes).zip(rows) {
         let mut count = Count {
             case,
-            lowered: &lowered,
+            packets: &packets,
             omissions: BTreeMap::new(),
             executed: Executed::default(),
         };

@@ -66,7 +66,7 @@ fn subject(args: &ProveArgs) -> anyhow::Result<(CheckedPlan, PathBuf)> {
             let source = input::open_model(&args.model)?;
             let default = target.unwrap_or(DeviceSpec::DEFAULT_SOFT);
             let machine = super::profile(&args.compile, default.name())?;
-            let plan = compile(&source, &machine, &super::compile_options(&args.compile));
+            let plan = compile(&source, &machine, &super::compile_options(&args.compile)?);
             let plan = plan.with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
         }

@@ -10,4 +10,5 @@ mod main_job;
 mod packets;
 mod placement;
 mod prove;
+mod strict;
 mod support;
