@@ -7,6 +7,7 @@ use crate::record::{Kind, ProofSeal, Provenance, Record, RecordError, Tokens};
 use crate::verify::{VerifyError, verify};
 use crate::world::{Planned, Route, World, WorldError};
 use refrain_planner::container::CheckedPlan;
+use refrain_planner::plan::Exec;
 use std::sync::Arc;
 
 /// Why nothing was sealed.
@@ -33,6 +34,9 @@ pub enum SealError {
         /// The other.
         second: String,
     },
+    /// Rows are divided by measurement, so that two runs may differ.
+    #[error("the GPU's share of the rows is chosen by measurement; pin it, e.g. passback:0.5")]
+    ShareNotPinned,
     /// Nothing was generated.
     #[error(
         "the recipe generates no token, so that nothing would be compared; give a prompt and a number of tokens"
@@ -72,6 +76,9 @@ pub fn seal(
         Planned::Plan(plan) => plan,
         Planned::Refused { code, .. } => return refused(recipe, world, code),
     };
+    if plan.options.exec.is_some_and(Exec::is_auto) {
+        return Err(SealError::ShareNotPinned);
+    }
     let facts = Facts::of(&plan, world)?;
     let (tokens, proof) = match recipe.is_shape() {
         true => (None, None),

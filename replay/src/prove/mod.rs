@@ -39,6 +39,7 @@ use refrain_kernels::Target;
 use refrain_lower::Transport;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
+use refrain_planner::plan::Exec;
 use refrain_recorder::record::default_positions;
 use refrain_recorder::{CodeObjects, EagerError, InstanceError, TensorSource};
 use std::sync::Arc;
@@ -78,6 +79,9 @@ pub enum ProveError {
     /// A proof runs on the software GPU only.
     #[error("a proof is made on the software GPU; this device or form is another")]
     NotSoft,
+    /// Rows are divided by measurement, so that two runs may differ.
+    #[error("the GPU's share of the rows is chosen by measurement; pin it, e.g. passback:0.5")]
+    ShareNotPinned,
     /// Recording, reconciling or lowering failed.
     #[error(transparent)]
     Poisoned(#[from] Poisoned),
@@ -161,6 +165,7 @@ impl ProveError {
             Self::Instance(error) => {
                 crate::lifecycle::instance_code(error).map(|code| Refusal::new(code, error))
             }
+            Self::ShareNotPinned => Some(Refusal::new(Code::ShareNotPinned, self)),
             Self::Open(_) | Self::NotSoft | Self::Eager(_) => None,
         }
     }
@@ -187,6 +192,9 @@ pub fn prove(
     objects: &dyn CodeObjects,
     options: &ProveOptions,
 ) -> Result<Proved, ProveError> {
+    if plan.options.exec.is_some_and(Exec::is_auto) {
+        return Err(ProveError::ShareNotPinned);
+    }
     let target = target_of(plan).ok_or(ProveError::NotSoft)?;
     let case = Case {
         plan,

@@ -87,6 +87,14 @@ fn a_card_is_not_touched_without_a_proof() {
 }
 
 #[test]
+fn a_share_that_is_measured_is_not_proved() {
+    let model = nano();
+    let spilled = ["--gpu-layers", "2", "--exec", "passback:auto"];
+    let ran = refrain(&[&["prove", text(&model)], &spilled[..]].concat());
+    assert!(ran.code == 77 && ran.err.contains("RF03"), "{}", ran.err);
+}
+
+#[test]
 fn contradictions_are_usage_errors() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("nano.plan");

@@ -51,6 +51,7 @@ fn refusal(error: SealError) -> anyhow::Error {
         | SealError::NoTokens
         | SealError::Unproved(_)
         | SealError::Record(_) => Refusal::new(Code::SealRefused, error).into(),
+        SealError::ShareNotPinned => Refusal::new(Code::ShareNotPinned, error).into(),
         other => other.into(),
     }
 }

@@ -123,6 +123,9 @@ impl World for Files {
         let source = FileSource::open(&self.path(recipe))?;
         let (retain, transport) = match route {
             Route::Eager => (Retain::None, SessionOptions::default().transport),
+            Route::Retained(transport) if plan.barriers().next().is_some() => {
+                (Retain::Segments, transport)
+            }
             Route::Retained(transport) => (Retain::Whole, transport),
         };
         let options = SessionOptions {
