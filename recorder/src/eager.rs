@@ -297,6 +297,7 @@ impl EagerExecutor {
         sink: &mut impl LaunchSink,
     ) -> Result<(), EagerError> {
         let mut host = self.host();
+        let mut idle = Instant::now();
         host.down(instance, step)?;
         host.begin(instance, step)?;
         let launched = self.launch(step, prepared, sink);
@@ -311,8 +312,11 @@ impl EagerExecutor {
                 source,
             })?;
             host.joined(start.elapsed());
+            idle = Instant::now();
         }
-        Ok(host.up(instance, step)?)
+        host.up(instance, step)?;
+        host.idled(idle.elapsed());
+        Ok(())
     }
 
     /// Waits until everything submitted has finished.

@@ -133,13 +133,15 @@ pub struct HostCounters {
     pub multiply_time: Duration,
     /// Time that the host waited for launches of split steps after its own rows were done.
     pub join_time: Duration,
+    /// Time in which the GPU certainly had nothing to do for this plan: steps without launches of
+    /// their own, and the end of the others after those launches. A lower bound.
+    pub idle_time: Duration,
 }
 
 /// One step, with shares of what it reads.
 struct Step {
     step: StepId,
     name: String,
-    split: bool,
     down: Vec<Transfer>,
     up: Vec<Transfer>,
     parts: Vec<Part>,
@@ -212,7 +214,6 @@ impl HostRunner {
             tasks.push(Arc::new(Step {
                 step,
                 name: planned.name.clone(),
-                split: launches > 0,
                 down: host.down.clone(),
                 up: host.up.clone(),
                 parts: parts.collect::<Result<_, _>>()?,
@@ -353,9 +354,9 @@ impl HostRunner {
         self.counters.join_time += waited;
     }
 
-    /// Whether launches run beside a step.
-    pub fn is_split(&self, step: StepId) -> bool {
-        self.task(step).is_ok_and(|task| task.split)
+    /// Counts time in which the GPU had nothing to do.
+    pub fn idled(&mut self, idle: Duration) {
+        self.counters.idle_time += idle;
     }
 
     fn copy(

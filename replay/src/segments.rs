@@ -322,6 +322,7 @@ impl SegmentReplayer {
                 self.await_run(token, run, slot, step, name)?;
             }
             let failed = |source| SegmentError::Host { token, source };
+            let mut idle = Instant::now();
             host.down(instance, step).map_err(failed)?;
             host.begin(instance, step).map_err(failed)?;
             host.finish(instance, step).map_err(failed)?;
@@ -329,11 +330,13 @@ impl SegmentReplayer {
                 let start = Instant::now();
                 self.await_run(token, run, slot, step, name)?;
                 host.joined(start.elapsed());
+                idle = Instant::now();
             }
             host.up(instance, step).map_err(failed)?;
             if let Some((_, signal)) = gates.get(slot) {
                 signal.release(0);
             }
+            host.idled(idle.elapsed());
         }
         Ok(())
     }

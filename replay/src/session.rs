@@ -560,6 +560,16 @@ impl Session {
     }
 
     fn step(&mut self, route: Route) -> Result<(), SessionError> {
+        let host = self.eager.host_counters();
+        let done = self.run_step(route);
+        if done.is_err() {
+            // Of a token that failed nothing counts.
+            self.eager.set_host_counters(host);
+        }
+        done
+    }
+
+    fn run_step(&mut self, route: Route) -> Result<(), SessionError> {
         match route {
             Route::Eager => {
                 let start = Instant::now();

@@ -19,8 +19,8 @@ use refrain_recorder::{
     Product, first_difference,
 };
 use refrain_replay::{
-    Code, OpenedDevice, Retain, Route, SegmentError, Session, SessionError, SessionOptions,
-    Transport,
+    Code, DeviceSpec, OpenedDevice, Retain, Route, SegmentError, Session, SessionError,
+    SessionOptions, Transport,
 };
 use refrain_softgpu::gpu::faults::FaultScript;
 use std::path::Path;
@@ -183,6 +183,32 @@ fn eager_and_segments_are_verified_byte_for_byte() {
             let mut session = open(model, &plan, options(Retain::Segments, transport)).unwrap();
             let verified = session.verify(&PROMPT, TOKENS, &mut |_| {}).unwrap();
             assert!(verified.verified(), "{exec} {transport}: {verified:?}");
+        }
+    }
+}
+
+#[test]
+fn strict_mode_has_nothing_to_say_about_segments() {
+    let (model, layers) = LAYERS[0];
+    for exec in [Cpu, Passback(Some(0.5))] {
+        for transport in Transport::ALL {
+            let plan = placed(model, Target::Gfx1201, layers - 1, exec);
+            let soft = SoftOptions {
+                strict: Some(StrictConfig::default()),
+                ..SoftOptions::default()
+            };
+            let opened = OpenedDevice::open(DeviceSpec::Soft(Target::Gfx1201), soft).unwrap();
+            let gpu = opened.soft.clone().unwrap();
+            let source = FileSource::open(Path::new(model)).unwrap();
+            let options = options(Retain::Segments, transport);
+            let session = Session::new(opened, &plan, &source, &EmbeddedObjects, options);
+            let mut session = session.unwrap();
+            gpu.declare(declarations(session.instance()));
+            session.start(&PROMPT, 2).unwrap();
+            session.advance(Route::Retained, 5, &mut |_| {}).unwrap();
+            let found = gpu.take_reports();
+            let first = found.reports.first().map(ToString::to_string);
+            assert_eq!((first, found.dropped), (None, 0), "{exec} {transport}");
         }
     }
 }

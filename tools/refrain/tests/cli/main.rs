@@ -7,6 +7,7 @@ mod edges;
 mod formats;
 mod golden;
 mod main_job;
+mod offload;
 mod packets;
 mod placement;
 mod prove;

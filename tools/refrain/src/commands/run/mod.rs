@@ -147,7 +147,9 @@ fn decode(
         Some(_) => Some(hex(&refrain_recorder::state_digest(&session.snapshot()?))),
         None => None,
     };
-    if session.counters().eager_host_us.is_none() {
+    let counters = session.counters();
+    // With steps of the host an eager token's calls wait for the GPU: there is no such figure.
+    if counters.eager_host_us.is_none() && counters.barriers_per_token == 0 {
         session.sample_eager(prompt, EAGER_SAMPLE)?;
     }
     let compared = verification.as_ref().filter(|found| !found.cancelled);

@@ -5,6 +5,7 @@ use crate::output;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
+use refrain_planner::plan::BufferKind;
 use refrain_replay::{Counters, DeviceSpec, Generation, Refusal, Session};
 use serde::Serialize;
 use std::time::Duration;
@@ -86,7 +87,7 @@ pub struct Offload {
     pub undivided: Vec<Undivided>,
     /// Rows and weight bytes that the host multiplied.
     pub host: Side,
-    /// Rows and weight bytes of split steps that the GPU multiplied.
+    /// Rows and weight bytes of spilled matrices that the GPU multiplied over the link.
     pub gpu: Side,
     /// Bytes copied over the link for the host.
     pub copied_bytes: u64,
@@ -96,6 +97,8 @@ pub struct Offload {
     pub multiply_us: f64,
     /// Microseconds that the host waited for the GPU's rows after its own.
     pub join_us: f64,
+    /// Part of the wall time in which the GPU certainly waited for steps of the host.
+    pub gpu_idle_share: f64,
 }
 
 /// One reason, and how many matrices per run it kept whole.
@@ -214,15 +217,44 @@ fn offload(plan: &CheckedPlan, counters: &Counters) -> Option<Offload> {
             rows: host.host_rows,
             bytes: host.host_bytes,
         },
-        gpu: Side {
-            rows: host.gpu_rows,
-            bytes: host.gpu_bytes,
-        },
+        gpu: over_the_link(plan, counters),
         copied_bytes: host.copied,
         copy_us: us(host.copy_time),
         multiply_us: us(host.multiply_time),
         join_us: us(host.join_time),
+        gpu_idle_share: share(host.idle_time, counters.wall),
     })
+}
+
+/// What the GPU multiplies of spilled matrices: its rows of split steps, and all rows of those that no
+/// step of the host touches.
+fn over_the_link(plan: &CheckedPlan, counters: &Counters) -> Side {
+    let hosts = plan.barriers().filter_map(|(_, step)| step.body.host());
+    let hosted: Vec<u32> = hosts
+        .flat_map(|host| &host.parts)
+        .map(|part| part.tensor)
+        .collect();
+    let tokens = counters.eager_tokens + counters.replayed_tokens + counters.past_end_tokens;
+    let mut sum = Side {
+        rows: counters.host.gpu_rows,
+        bytes: counters.host.gpu_bytes,
+    };
+    for (id, tensor) in (0..).zip(&plan.model.tensors) {
+        let buffer = plan.buffers.get(tensor.buffer as usize);
+        let spilled = buffer.is_some_and(|buffer| buffer.kind == BufferKind::SpilledWeights);
+        if spilled && tensor.rows > 1 && !hosted.contains(&id) {
+            sum.rows += u64::from(tensor.rows) * tokens;
+            sum.bytes += tensor.bytes * tokens;
+        }
+    }
+    sum
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    match whole.is_zero() {
+        true => 0.0,
+        false => part.as_secs_f64() / whole.as_secs_f64(),
+    }
 }
 
 /// The report of a run that was refused before its first token.
@@ -365,14 +397,15 @@ fn in_words(offload: &Offload) -> String {
         "offload     {gpu_layers} layers on the GPU, {exec}{auto}; per token {barriers_per_token} \
          barriers, {segments_per_token} segments\n            {cpu_steps} cpu and {split_steps} split \
          steps with {split_launches} launches{undivided}; rows (bytes): host {} ({}), GPU {} ({}); \
-         copied {copied_bytes} bytes; µs: copies {:.0}, products {:.0}, joins {:.0}",
+         copied {copied_bytes} bytes; µs: copies {:.0}, products {:.0}, joins {:.0}; GPU idle {:.0} %",
         host.rows,
         host.bytes,
         gpu.rows,
         gpu.bytes,
         offload.copy_us,
         offload.multiply_us,
-        offload.join_us
+        offload.join_us,
+        100.0 * offload.gpu_idle_share
     )
 }
 
