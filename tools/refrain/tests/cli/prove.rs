@@ -88,10 +88,10 @@ fn a_card_is_not_touched_without_a_proof() {
 
 #[test]
 fn a_share_that_is_measured_is_not_proved() {
-    let model = nano();
-    let spilled = ["--gpu-layers", "2", "--exec", "passback:auto"];
+    let model = crate::support::austen();
+    let spilled = ["--gpu-layers", "3", "--exec", "passback"];
     let ran = refrain(&[&["prove", text(&model)], &spilled[..]].concat());
-    assert!(ran.code == 77 && ran.err.contains("RF03"), "{}", ran.err);
+    assert!(ran.code == 77 && ran.err.contains("RF030"), "{}", ran.err);
 }
 
 #[test]
