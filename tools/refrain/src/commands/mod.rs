@@ -9,7 +9,7 @@ mod plan;
 mod record;
 pub mod run;
 
-use crate::cli::{Command, CompileArgs, DeviceArgs, KvArg};
+use crate::cli::{ActivationsArg, Command, CompileArgs, DeviceArgs, KvArg};
 use crate::exit::CliError;
 use crate::output;
 use anyhow::Context;
@@ -65,6 +65,9 @@ fn compile_options(args: &CompileArgs) -> CompileOptions {
         no_fuse: args.no_fuse.clone(),
         gpu_layers: args.gpu_layers.unwrap_or_default(),
         exec: args.exec.unwrap_or_default(),
+        activations: args
+            .activations
+            .map_or_else(Default::default, ActivationsArg::of_plan),
         ..Default::default()
     }
 }
