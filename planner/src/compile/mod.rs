@@ -27,7 +27,7 @@ pub const DEFAULT_RING_ENTRIES: u32 = 64;
 pub struct CompileOptions {
     /// Tokens of context; `None` takes the model's longest, at most [`DEFAULT_CONTEXT`].
     pub context: Option<u32>,
-    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
+    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache, `Q8_0` takes 17/64.
     pub kv_dtype: Dtype,
     /// Positions of the plan are below this; `None` for the whole context.
     pub bucket: Option<u32>,

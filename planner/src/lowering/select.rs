@@ -588,6 +588,7 @@ impl Window<'_> {
             }
             Source::Size(dim) => Some(Arg::Imm(dim.of(g))),
             Source::Number(number) => Some(Arg::Imm(number)),
+            Source::Context => Some(Arg::Imm(self.tables.options.context)),
             Source::Splits => Some(Arg::Imm(self.tables.splits)),
             Source::Control => Some(Arg::WordAddr { offset: 0 }),
             Source::Prompt => region(ids.prompt),

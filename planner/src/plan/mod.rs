@@ -174,7 +174,7 @@ pub struct Options {
     /// Positions that this plan runs at are below this: the context, or the end of a bucket of a
     /// family of plans that share their buffers' shapes.
     pub bucket: u32,
-    /// Element type of the KV cache: `F32` (exact mode) or `F16`.
+    /// Element type of the KV cache: `F32` (exact mode), `F16` or `Q8_0`.
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,

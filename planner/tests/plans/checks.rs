@@ -149,7 +149,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ("no context", |p| p.options.context = 0, "OPTS"),
     (
         "quantised cache",
-        |p| p.options.kv_dtype = Dtype::Q8_0,
+        |p| p.options.kv_dtype = Dtype::Q4_0,
         "OPTS",
     ),
     ("ring of three", |p| p.options.ring_entries = 3, "OPTS"),

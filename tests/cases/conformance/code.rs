@@ -96,7 +96,7 @@ fn other_target(subject: &Subject) -> Done {
         .into_iter()
         .filter(|target| *target != subject.target)
     {
-        let bytes = code_object(target).bytes;
+        let bytes = code_object(target).bytes();
         let hip = Module::load(&subject.device, bytes);
         let hsa = Executable::load(&subject.device, bytes);
         ensure(hip.is_err() && hsa.is_err(), || {
