@@ -108,7 +108,7 @@ fn other_target(subject: &Subject) -> Done {
 
 fn digest(subject: &Subject) -> Done {
     let object = code_object(subject.target);
-    let found = blake3::hash(object.bytes);
+    let found = blake3::hash(object.bytes());
     ensure(*found.as_bytes() == object.digest, || {
         format!("{} is not {}", found, hex(&object.digest))
     })

@@ -37,7 +37,7 @@ exits! {
     Usage 2 "usage: an argument is missing, unknown or out of range";
     Data 65 "bad data: a model, plan, tape, profile or prompt cannot be used";
     NoInput 66 "an input file does not exist";
-    NoDevice 69 "the device is not there: library, driver, rights or card";
+    NoDevice 69 "the device is not there or not free: library, driver, rights, card or another process";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
     Mismatch 76 "identity mismatch: a model or plan is not the one it is compared with";
@@ -107,6 +107,22 @@ pub enum CliError {
     /// A prompt that cannot be used.
     #[error("{0}")]
     Prompt(String),
+    /// A fault script that cannot be used.
+    #[error("{path}: {what}")]
+    Script {
+        /// As given.
+        path: String,
+        /// Why, and what to write.
+        what: String,
+    },
+    /// Strict mode found something.
+    #[error(
+        "strict mode has {count} different reports, printed above: the tokens may be right, the form is not safe"
+    )]
+    Reported {
+        /// Different reports.
+        count: u64,
+    },
     /// An argument that cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -138,6 +154,14 @@ pub enum CliError {
         second: String,
         /// Layers of identity, separated by commas.
         layers: String,
+    },
+    /// Another process works on the device that is to be measured.
+    #[error("{device} is held by {holder}; measure when it is idle")]
+    DeviceHeld {
+        /// As given.
+        device: String,
+        /// Who.
+        holder: String,
     },
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
@@ -223,13 +247,15 @@ fn of_cli(error: &CliError) -> Exit {
     match error {
         CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
         CliError::Io { .. } | CliError::NotAFile { .. } => Exit::Io,
-        CliError::Kind { .. } | CliError::NotFinite { .. } => Exit::Data,
+        CliError::Kind { .. } | CliError::NotFinite { .. } | CliError::Script { .. } => Exit::Data,
+        CliError::Reported { .. } => Exit::Failure,
         CliError::Prompt(_) | CliError::Packets(_) | CliError::TooLong { .. } => Exit::Data,
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
         }
         CliError::PlansDiffer { .. } => Exit::Mismatch,
         CliError::Differs(_) => Exit::Differs,
+        CliError::DeviceHeld { .. } => Exit::NoDevice,
     }
 }
 
@@ -281,6 +307,7 @@ fn of_session(error: &SessionError) -> Exit {
     match error {
         SessionError::Poisoned(poisoned) => of_stage(&poisoned.error),
         SessionError::Instance(InstanceError::Source(error)) => of_source(error),
+        SessionError::Refused(_) => Exit::Refused,
         SessionError::Instance(_) if error.refusal().is_some() => Exit::Refused,
         _ => Exit::Failure,
     }
@@ -328,6 +355,14 @@ mod tests {
                 74,
             ),
             (CliError::Prompt(path()), 65),
+            (
+                CliError::Script {
+                    path: path(),
+                    what: path(),
+                },
+                65,
+            ),
+            (CliError::Reported { count: 1 }, 1),
             (CliError::Packets(path()), 65),
             (CliError::NotFinite { tokens: 0 }, 65),
             (CliError::Usage(path()), 2),

@@ -140,8 +140,13 @@ fn loads(built: &Built) -> Result<BTreeMap<String, (usize, usize)>> {
         let range = symbol.address()..symbol.address() + symbol.size();
         let inside = lines.iter().filter(|line| range.contains(&line.address));
         let texts = inside.filter_map(|line| line.text.as_ref().ok());
-        let loads: Vec<_> = texts.filter(|text| text.starts_with("global_load_")).collect();
-        let wide = loads.iter().filter(|text| text.starts_with("global_load_b128")).count();
+        let loads: Vec<_> = texts
+            .filter(|text| text.starts_with("global_load_"))
+            .collect();
+        let wide = loads
+            .iter()
+            .filter(|text| text.starts_with("global_load_b128"))
+            .count();
         found.insert(symbol.name()?.to_owned(), (wide, loads.len() - wide));
     }
     Ok(found)
