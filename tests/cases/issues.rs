@@ -98,7 +98,11 @@ fn issue_tinygrad_17920_a_hang_ends_at_its_deadline() {
         let right = hung.generate(&[41, 84, 365], 12, &mut |_| {}).unwrap();
         let launches = hung.instance().plan().steps.len();
         let gpu = hung.opened().soft.clone().unwrap();
-        gpu.arm_faults(&format!("hang@launch:{}", launches * 10 + 5).parse().unwrap());
+        gpu.arm_faults(
+            &format!("hang@launch:{}", launches * 10 + 5)
+                .parse()
+                .unwrap(),
+        );
         let start = std::time::Instant::now();
         let mut tokens = Vec::new();
         let error = hung
