@@ -47,7 +47,7 @@ pub enum SegmentError {
         /// The deadline.
         deadline: Duration,
         /// The device's answer.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// The device failed.
     #[error("token {token}, at step {step} ({name}): {source}")]
@@ -59,7 +59,7 @@ pub enum SegmentError {
         /// Its name.
         name: String,
         /// The device's answer.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// A step of the host failed.
     #[error("token {token}: {source}")]
@@ -67,7 +67,7 @@ pub enum SegmentError {
         /// Token, counted from 0 since the replayer was made.
         token: u64,
         /// Which step, and why.
-        source: HostError,
+        source: Box<HostError>,
     },
     /// An earlier token failed.
     #[error("poisoned: {reason}; make a new session")]
@@ -256,7 +256,7 @@ impl SegmentReplayer {
                 token,
                 step,
                 name: name.to_owned(),
-                source,
+                source: Box::new(source),
             }
         });
         // Its packets may be in the ring from here on.
@@ -321,7 +321,10 @@ impl SegmentReplayer {
             if let Some(run) = before.take() {
                 self.await_run(token, run, slot, step, name)?;
             }
-            let failed = |source| SegmentError::Host { token, source };
+            let failed = |source| SegmentError::Host {
+                token,
+                source: Box::new(source),
+            };
             let mut idle = Instant::now();
             host.down(instance, step).map_err(failed)?;
             host.begin(instance, step).map_err(failed)?;
@@ -354,20 +357,25 @@ impl SegmentReplayer {
             return Ok(());
         };
         let (deadline, name) = (self.deadline, name.to_owned());
-        signal.wait_lt(1, deadline).map_err(|source| match source {
-            DeviceError::DeadlineExceeded { .. } => SegmentError::Deadline {
-                token,
-                step,
-                name,
-                deadline,
-                source,
-            },
-            source => SegmentError::Device {
-                token,
-                step,
-                name,
-                source,
-            },
+        signal.wait_lt(1, deadline).map_err(|source| {
+            let late = matches!(source, DeviceError::DeadlineExceeded { .. });
+            let source = Box::new(source);
+            if late {
+                SegmentError::Deadline {
+                    token,
+                    step,
+                    name,
+                    deadline,
+                    source,
+                }
+            } else {
+                SegmentError::Device {
+                    token,
+                    step,
+                    name,
+                    source,
+                }
+            }
         })
     }
 
