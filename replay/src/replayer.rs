@@ -16,11 +16,11 @@ use refrain_recorder::{CodeObjects, Instance};
 use std::time::{Duration, Instant};
 
 /// Smallest and largest ring that ROCr makes, in packets (ROCr GPU limits).
-const RING: (u64, u64) = (64, 131_072);
+pub(crate) const RING: (u64, u64) = (64, 131_072);
 /// Alignment of the indirect buffer in bytes: what ROCr and the public encoders use.
 const IB_ALIGN: u64 = 4096;
 
-type Packet = [u8; 64];
+pub(crate) type Packet = [u8; 64];
 
 /// Why a replay failed. After one of these nothing is replayed any more.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -98,12 +98,28 @@ impl Replayer {
         in_flight: u32,
         deadline: Duration,
     ) -> Result<Self, StageError> {
+        Self::edited(instance, lowered, objects, in_flight, deadline, &|words| {
+            words
+        })
+    }
+
+    /// As [`Self::new`], with the bound words changed before they are published: what a proof
+    /// executes to see that a defect is caught.
+    pub(crate) fn edited(
+        instance: &Instance,
+        lowered: &Lowered,
+        objects: &dyn CodeObjects,
+        in_flight: u32,
+        deadline: Duration,
+        edit: &dyn Fn(Vec<u32>) -> Vec<u32>,
+    ) -> Result<Self, StageError> {
         let device = instance.device();
         let plan = instance.plan();
         let failed = |what| move |source| StageError::Allocation { what, source };
+        let segment = refrain_lower::whole(plan)?;
         let bytes = lowered
             .arena()
-            .fill(plan, &|buffer| instance.base(buffer))?;
+            .fill(&segment, &|buffer| instance.base(buffer))?;
         let arena = device
             .alloc(
                 MemoryKind::Kernarg,
@@ -127,7 +143,7 @@ impl Replayer {
                 kernarg_base: arena.va(),
                 signal: signal.handle(),
             };
-            let words = lowered.bind(&addresses)?;
+            let words = edit(lowered.bind(&addresses)?);
             let last = match lowered.transport() {
                 Transport::Aql => {
                     packets = packets_of_words(&words);
@@ -335,7 +351,7 @@ impl Drop for Replayer {
     }
 }
 
-fn load(
+pub(crate) fn load(
     instance: &Instance,
     objects: &dyn CodeObjects,
 ) -> Result<(Vec<Executable>, Vec<u64>), StageError> {
@@ -367,7 +383,7 @@ fn load(
     Ok((loaded.into_iter().map(|row| row.1).collect(), handles))
 }
 
-fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {
+pub(crate) fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let failed = |source| StageError::Allocation {
         what: "indirect buffer",
@@ -382,7 +398,11 @@ fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageEr
     Ok(buffer)
 }
 
-fn vendor_packet(address: u64, dwords: usize, signal: u64) -> Result<Packet, StageError> {
+pub(crate) fn vendor_packet(
+    address: u64,
+    dwords: usize,
+    signal: u64,
+) -> Result<Packet, StageError> {
     // The encoder limited the words to 20 bits.
     let ib = Pm4Ib {
         address,

@@ -17,8 +17,9 @@ use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{ModelSource, compile, identity::hex};
-use refrain_recorder::{EmbeddedObjects, FileSource};
-use refrain_replay::{OpenedDevice, Retain, Session, SessionOptions, Verification};
+use refrain_recorder::{EmbeddedObjects, ExactEngine, FileSource};
+use refrain_replay::prove::presented;
+use refrain_replay::{DeviceSpec, OpenedDevice, Retain, Session, SessionOptions, Verification};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,12 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
+    let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
+    if args.verify || matches!(args.retain, Some(RetainArg::Whole | RetainArg::Segments)) {
+        // A card that is named is not touched for what its packets could not change.
+        let card = matches!(args.device.device, DeviceSpec::Rocm(_));
+        presented(card, &credentials)?;
+    }
     let opened = super::open_device(&args.device, args.strict)?;
     soft::arm(args, &opened, faults.as_ref())?;
     let loaded = load(args, source, &opened)?;
@@ -58,17 +65,25 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
     let options = SessionOptions {
         // What is to be verified must be retained: falling back would verify nothing.
-        retain: if args.verify {
-            Retain::Whole
-        } else {
-            RetainArg::retain(args.retain)
+        retain: match (args.verify, args.retain) {
+            (true, None) if loaded.plan.barriers().next().is_some() => Retain::Segments,
+            (true, None) => Retain::Whole,
+            (_, retain) => RetainArg::retain(retain),
         },
         transport: args.transport.transport(),
         in_flight: args.in_flight,
         ..SessionOptions::default()
     };
     let device = opened.clone();
-    let session = Session::new(opened, &loaded.plan, &source, &EmbeddedObjects, options);
+    let session = Session::with_credentials(
+        opened,
+        &loaded.plan,
+        &source,
+        &EmbeddedObjects,
+        options,
+        Arc::new(ExactEngine),
+        &credentials,
+    );
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {
@@ -132,7 +147,9 @@ fn decode(
         Some(_) => Some(hex(&refrain_recorder::state_digest(&session.snapshot()?))),
         None => None,
     };
-    if session.counters().eager_host_us.is_none() {
+    let counters = session.counters();
+    // With steps of the host an eager token's calls wait for the GPU: there is no such figure.
+    if counters.eager_host_us.is_none() && counters.barriers_per_token == 0 {
         session.sample_eager(prompt, EAGER_SAMPLE)?;
     }
     let compared = verification.as_ref().filter(|found| !found.cancelled);
@@ -190,7 +207,7 @@ fn load(
         }
         Some(source) => {
             let machine = super::profile(&args.compile, &opened.device.info().target)?;
-            let plan = compile(source, &machine, &super::compile_options(&args.compile))
+            let plan = compile(source, &machine, &super::compile_options(&args.compile)?)
                 .with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
         }
