@@ -54,7 +54,7 @@ pub enum EagerError {
     Instance(#[from] InstanceError),
     /// A step of the host failed.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(Box<HostError>),
     /// Launches beside a step of the host failed.
     #[error("step {step} ({name}): waiting for the launches beside the host's rows: {source}")]
     Join {
@@ -65,6 +65,12 @@ pub enum EagerError {
         /// The device's answer.
         source: DeviceError,
     },
+}
+
+impl From<HostError> for EagerError {
+    fn from(error: HostError) -> Self {
+        Self::Host(Box::new(error))
+    }
 }
 
 /// Code objects by digest.
@@ -84,7 +90,7 @@ impl CodeObjects for EmbeddedObjects {
             .map(refrain_kernels::code_object);
         objects
             .find(|object| object.digest == *digest)
-            .map(|object| object.bytes)
+            .map(|object| object.bytes())
     }
 }
 
@@ -297,6 +303,7 @@ impl EagerExecutor {
         sink: &mut impl LaunchSink,
     ) -> Result<(), EagerError> {
         let mut host = self.host();
+        let mut idle = Instant::now();
         host.down(instance, step)?;
         host.begin(instance, step)?;
         let launched = self.launch(step, prepared, sink);
@@ -311,8 +318,11 @@ impl EagerExecutor {
                 source,
             })?;
             host.joined(start.elapsed());
+            idle = Instant::now();
         }
-        Ok(host.up(instance, step)?)
+        host.up(instance, step)?;
+        host.idled(idle.elapsed());
+        Ok(())
     }
 
     /// Waits until everything submitted has finished.

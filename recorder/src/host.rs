@@ -8,14 +8,14 @@
 
 use crate::instance::Instance;
 pub use refrain_cpu::CpuError;
-use refrain_cpu::{Isa, Matrix, gemv_exact};
+use refrain_cpu::{Engine, Matrix};
 use refrain_device::{Buffer, DeviceError};
 use refrain_kernels::Dtype;
 use refrain_offload::handoff::crew::Task;
 use refrain_offload::handoff::{Crew, FaultKind, HandoffError};
 use refrain_planner::plan::{At, HostAdd, HostGemv, HostStep, HostWhy, StepId, Transfer};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Why a step of the host failed.
@@ -87,7 +87,10 @@ pub trait HostEngine: Send + Sync {
     fn multiply(&self, product: &Product<'_>, y: &mut [f32]) -> Result<(), CpuError>;
 }
 
-/// Exact mode: the GPU's own order of sums.
+/// Threads of exact mode, shared by every session of the process so that no core is asked for twice.
+static ENGINE: OnceLock<Result<Engine, CpuError>> = OnceLock::new();
+
+/// Exact mode: the GPU's own order of sums, on all threads of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExactEngine;
 
@@ -100,9 +103,12 @@ impl HostEngine for ExactEngine {
             ref range,
             x,
         } = *product;
+        // More threads than the machine has are not made.
+        let engine = ENGINE.get_or_init(|| Engine::new(usize::MAX));
+        let engine = engine.as_ref().map_err(Clone::clone)?;
         let matrix = Matrix::new(dtype, weights, u64::from(rows), u64::from(k))?;
         let range = range.start as usize..range.end as usize;
-        gemv_exact(Isa::best(), &matrix, x, range, y)
+        engine.gemv_exact(&matrix, x, range, y)
     }
 }
 
@@ -133,13 +139,15 @@ pub struct HostCounters {
     pub multiply_time: Duration,
     /// Time that the host waited for launches of split steps after its own rows were done.
     pub join_time: Duration,
+    /// Time in which the GPU certainly had nothing to do for this plan: steps without launches of
+    /// their own, and the end of the others after those launches. A lower bound.
+    pub idle_time: Duration,
 }
 
 /// One step, with shares of what it reads.
 struct Step {
     step: StepId,
     name: String,
-    split: bool,
     down: Vec<Transfer>,
     up: Vec<Transfer>,
     parts: Vec<Part>,
@@ -212,7 +220,6 @@ impl HostRunner {
             tasks.push(Arc::new(Step {
                 step,
                 name: planned.name.clone(),
-                split: launches > 0,
                 down: host.down.clone(),
                 up: host.up.clone(),
                 parts: parts.collect::<Result<_, _>>()?,
@@ -353,9 +360,9 @@ impl HostRunner {
         self.counters.join_time += waited;
     }
 
-    /// Whether launches run beside a step.
-    pub fn is_split(&self, step: StepId) -> bool {
-        self.task(step).is_ok_and(|task| task.split)
+    /// Counts time in which the GPU had nothing to do.
+    pub fn idled(&mut self, idle: Duration) {
+        self.counters.idle_time += idle;
     }
 
     fn copy(

@@ -1,13 +1,15 @@
-//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned.
+//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned; on
+//! the last step stands the gate of proofs ([`crate::prove::admit`]).
 //!
 //! Each type is made only by the step before it, so nothing is retained that was not reconciled.
 //! A failure says at which stage and why; [`StageError::code`] gives its refusal code. Running
 //! tokens is left to [`crate::session`].
 
+use crate::prove::{Credentials, Standing, admit};
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
 use crate::segments::SegmentReplayer;
-use refrain_device::{Device, DeviceError};
+use refrain_device::{Device, DeviceError, Origin};
 use refrain_lower::{
     ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower, lower_segment,
 };
@@ -43,6 +45,8 @@ pub enum Stage {
     Reconcile,
     /// While it was lowered, read back and bound.
     Lower,
+    /// At the gate of proofs.
+    Prove,
 }
 
 impl fmt::Display for Stage {
@@ -52,6 +56,7 @@ impl fmt::Display for Stage {
             Self::Record => "recording",
             Self::Reconcile => "reconciling",
             Self::Lower => "lowering",
+            Self::Prove => "asking for a proof",
         })
     }
 }
@@ -99,6 +104,9 @@ pub enum StageError {
     /// Code objects cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// The gate of proofs.
+    #[error("{}", .0.detail)]
+    Gate(#[from] Refusal),
     /// Kernel arguments.
     #[error(transparent)]
     Kernarg(#[from] KernargError),
@@ -171,6 +179,7 @@ impl StageError {
             Self::Reconcile(error) => Some(reconcile_code(error)),
             Self::Image(error) => Some(image_code(error)),
             Self::Lower(error) => Some(lower_code(error)),
+            Self::Gate(refusal) => Some(refusal.code),
             Self::Allocation { .. } => Some(Code::Allocation),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
             Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
@@ -341,6 +350,8 @@ pub struct Ready {
     pub replayer: Replayer,
     /// The address-free packets that it publishes.
     pub lowered: Lowered,
+    /// Whether a proof of these packets was shown.
+    pub standing: Standing,
 }
 
 impl Checked {
@@ -430,6 +441,11 @@ impl Checked {
     }
 }
 
+/// Whether a device is a card, as opposed to the software GPU.
+pub fn is_real(device: &Device) -> bool {
+    !matches!(device.info().origin, Origin::Soft { .. })
+}
+
 fn eligible(plan: &Plan) -> Result<(), StageError> {
     match &plan.eligibility {
         Eligibility::Whole | Eligibility::Segments(_) => Ok(()),
@@ -511,10 +527,11 @@ impl Reconciled {
         &self.instance
     }
 
-    /// Lowers the plan, reads the packets back and binds them to the instance.
+    /// Lowers the plan, reads the packets back, lets them pass the gate of proofs and binds them to
+    /// the instance.
     ///
     /// # Errors
-    /// [`Poisoned`] at [`Stage::Lower`].
+    /// [`Poisoned`] at [`Stage::Lower`] or [`Stage::Prove`].
     pub fn ready(
         &self,
         objects: &dyn CodeObjects,
@@ -522,15 +539,20 @@ impl Reconciled {
         policy: Policy,
         in_flight: u32,
         deadline: Duration,
+        credentials: &Credentials,
     ) -> Result<Ready, Poisoned> {
         let plan = self.instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
+        let real = is_real(self.instance.device());
+        let standing = admit(real, plan, transport, lowered.digest(), credentials);
+        let standing = standing.at(Stage::Prove)?;
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
         let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
+            standing,
         })
     }
 }
@@ -542,14 +564,16 @@ pub struct ReadySegments {
     pub replayer: SegmentReplayer,
     /// Address-free packets of each run of launches, those beside steps of the host included, in order.
     pub lowered: Vec<Lowered>,
+    /// Whether a proof of these packets was shown.
+    pub standing: Standing,
 }
 
 impl Reconciled {
-    /// Lowers the runs of launches between steps of the host, probes the hand-off, and binds them to
-    /// the instance. A plan without such steps is one segment.
+    /// Lowers the runs of launches between steps of the host, lets them pass the gate of proofs, probes
+    /// the hand-off, and binds them to the instance. A plan without such steps is one segment.
     ///
     /// # Errors
-    /// [`Poisoned`] at [`Stage::Lower`].
+    /// [`Poisoned`] at [`Stage::Lower`] or [`Stage::Prove`].
     pub fn ready_segments(
         &self,
         objects: &dyn CodeObjects,
@@ -557,6 +581,7 @@ impl Reconciled {
         policy: Policy,
         in_flight: u32,
         deadline: Duration,
+        credentials: &Credentials,
     ) -> Result<ReadySegments, Poisoned> {
         let plan = self.instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
@@ -566,10 +591,14 @@ impl Reconciled {
             lowered.push(run);
         }
         tracing::info!(%transport, segments = lowered.len(), "lowered and read back");
+        let real = is_real(self.instance.device());
+        let digest = refrain_lower::form_digest(&lowered);
+        let standing = admit(real, plan, transport, &digest, credentials).at(Stage::Prove)?;
         let replayer = SegmentReplayer::new(&self.instance, &lowered, objects, in_flight, deadline);
         Ok(ReadySegments {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
+            standing,
         })
     }
 }

@@ -5,8 +5,11 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
-use crate::lifecycle::{Checked, Poisoned, Ready, ReadySegments, instance_code, one_tape};
+use crate::lifecycle::{
+    Checked, Poisoned, Ready, ReadySegments, Stage, instance_code, is_real, one_tape,
+};
 use crate::open::OpenedDevice;
+use crate::prove::{Credentials, Standing, presented};
 use crate::refusal::{Code, Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
 use crate::segments::SegmentError;
@@ -205,6 +208,7 @@ pub struct Session {
     segments: Option<ReadySegments>,
     replayer: Option<Replayer>,
     lowered: Option<Lowered>,
+    standing: Standing,
     eager: EagerExecutor,
     instance: Instance,
     opened: OpenedDevice,
@@ -271,6 +275,24 @@ impl Session {
         options: SessionOptions,
         engine: Arc<dyn HostEngine>,
     ) -> Result<Self, SessionError> {
+        let none = Credentials::default();
+        Self::with_credentials(opened, plan, source, objects, options, engine, &none)
+    }
+
+    /// As [`Self::with_engine`], with a proof or with leave to go without one. A card replays nothing
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_credentials(
+        opened: OpenedDevice,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        options: SessionOptions,
+        engine: Arc<dyn HostEngine>,
+        credentials: &Credentials,
+    ) -> Result<Self, SessionError> {
         opened.device.set_deadline(options.deadline);
         divided(plan)?;
         if options.retain == Retain::Whole {
@@ -278,7 +300,12 @@ impl Session {
         }
         let mut refusal = None;
         if options.retain != Retain::None {
-            match retain(&opened, plan, source, objects, options, engine.clone()) {
+            let setting = Setting {
+                options,
+                engine: engine.clone(),
+                credentials,
+            };
+            match retain(&opened, plan, source, objects, setting) {
                 Ok(retained) => return Ok(Self::with(opened, retained)),
                 Err(poisoned) if options.retain == Retain::Auto => {
                     refusal = poisoned.error.refusal();
@@ -317,11 +344,16 @@ impl Session {
             segments,
         } = retained;
         let mut counters = plan_counters(instance.plan());
-        let (replayer, lowered) = match ready {
-            Some(Ready { replayer, lowered }) => (Some(replayer), Some(lowered)),
-            None => (None, None),
+        let (replayer, lowered, standing) = match ready {
+            Some(Ready {
+                replayer,
+                lowered,
+                standing,
+            }) => (Some(replayer), Some(lowered), standing),
+            None => (None, None, Standing::Unproved),
         };
         counters.dwords = lowered.as_ref().map_or(0, Lowered::dwords);
+        let standing = segments.as_ref().map_or(standing, |made| made.standing);
         if let Some(segments) = &segments {
             counters.dwords = segments.lowered.iter().map(Lowered::dwords).sum();
         }
@@ -330,6 +362,7 @@ impl Session {
             segments,
             replayer,
             lowered,
+            standing,
             eager,
             instance,
             opened,
@@ -365,6 +398,11 @@ impl Session {
     /// The packets of a token without addresses; `None` when eager.
     pub const fn lowered(&self) -> Option<&Lowered> {
         self.lowered.as_ref()
+    }
+
+    /// Whether a proof of the retained form was shown.
+    pub const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// The segments' packets and their replayer; `None` when eager or one tape.
@@ -522,6 +560,16 @@ impl Session {
     }
 
     fn step(&mut self, route: Route) -> Result<(), SessionError> {
+        let host = self.eager.host_counters();
+        let done = self.run_step(route);
+        if done.is_err() {
+            // Of a token that failed nothing counts.
+            self.eager.set_host_counters(host);
+        }
+        done
+    }
+
+    fn run_step(&mut self, route: Route) -> Result<(), SessionError> {
         match route {
             Route::Eager => {
                 let start = Instant::now();
@@ -767,14 +815,30 @@ fn divided(plan: &CheckedPlan) -> Result<(), SessionError> {
     )))
 }
 
+/// What a retained form is made with.
+struct Setting<'a> {
+    options: SessionOptions,
+    engine: Arc<dyn HostEngine>,
+    credentials: &'a Credentials,
+}
+
 fn retain(
     opened: &OpenedDevice,
     plan: &Arc<CheckedPlan>,
     source: &dyn TensorSource,
     objects: &dyn CodeObjects,
-    options: SessionOptions,
-    engine: Arc<dyn HostEngine>,
+    setting: Setting<'_>,
 ) -> Result<Retained, Poisoned> {
+    let Setting {
+        options,
+        engine,
+        credentials,
+    } = setting;
+    // Nothing that is recorded could change this answer.
+    presented(is_real(&opened.device), credentials).map_err(|refusal| Poisoned {
+        stage: Stage::Prove,
+        error: Box::new(refusal.into()),
+    })?;
     let reconciled = record_with(opened, plan, source, objects, engine, options.deadline)?;
     let SessionOptions {
         transport,
@@ -785,9 +849,11 @@ fn retain(
     } = options;
     let (mut ready, mut segments) = (None, None);
     if plan.barriers().next().is_none() {
-        ready = Some(reconciled.ready(objects, transport, policy, in_flight, deadline)?);
+        let made = reconciled.ready(objects, transport, policy, in_flight, deadline, credentials);
+        ready = Some(made?);
     } else {
-        let made = reconciled.ready_segments(objects, transport, policy, in_flight, deadline);
+        let made =
+            reconciled.ready_segments(objects, transport, policy, in_flight, deadline, credentials);
         segments = Some(made?);
     }
     let (instance, eager, agreement) = reconciled.into_parts();

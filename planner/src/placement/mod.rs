@@ -290,7 +290,23 @@ pub fn largest<E>(
 
 #[cfg(test)]
 mod tests {
-    use super::{ExecChoice, GpuLayers, largest};
+    use super::{ExecChoice, GpuLayers, host_multiplies, largest};
+    use refrain_kernels::Dtype;
+
+    #[test]
+    fn the_host_reads_every_type_that_is_not_rotated() {
+        let refused: Vec<&str> = Dtype::ALL
+            .iter()
+            .filter(|dtype| !host_multiplies(**dtype))
+            .map(|dtype| dtype.name())
+            .collect();
+        let expected = Dtype::ALL
+            .iter()
+            .filter(|dtype| dtype.name().starts_with("mq"));
+        let expected: Vec<&str> = expected.map(|dtype| dtype.name()).collect();
+        assert_eq!(refused, expected);
+        assert!(!refused.is_empty());
+    }
 
     #[test]
     fn the_largest_number_that_fits_is_found() {

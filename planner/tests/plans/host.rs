@@ -347,7 +347,8 @@ fn damage_to_a_step_of_the_host_is_refused() {
     fn host(plan: &mut Plan, at: usize) -> &mut HostStep {
         plan.steps[at].body.host_mut().unwrap()
     }
-    let rows: [(&str, Damage); 16] = [
+    let rows: [(&str, Damage); 17] = [
+        ("layer of a", |plan, at| plan.steps[at].layer = None),
         ("products", |plan, at| host(plan, at).parts.clear()),
         ("tensor of a product", |plan, at| {
             host(plan, at).parts[0].tensor = 9999

@@ -102,6 +102,14 @@ impl Checker<'_> {
             let found = format!("{} in {kind:?}", tensor.name);
             return Err(self.wrong("matrix of a product", found, "in spilled weights"));
         }
+        // `tables` found the number to be at most the layers.
+        let layers = self.plan.model.geometry.layers;
+        let prefix = layers.saturating_sub(self.plan.options.gpu_layers);
+        if self.step.layer.is_none_or(|layer| layer >= prefix) {
+            let found = format!("{:?}", self.step.layer);
+            let expected = format!("below {prefix}, the spilled ones");
+            return Err(self.wrong("layer of a step of the host", found, expected));
+        }
         if !host_multiplies(tensor.dtype) {
             let found = format!("{} {}", tensor.name, tensor.dtype);
             return Err(self.wrong(

@@ -2,15 +2,17 @@
 
 mod diff;
 mod explain;
+mod golden;
 mod inspect;
 mod machine;
 mod offload_bench;
 mod packets;
 mod plan;
+mod prove;
 mod record;
 pub mod run;
 
-use crate::cli::{Command, CompileArgs, DeviceArgs, KvArg};
+use crate::cli::{ActivationsArg, Command, CompileArgs, DeviceArgs, KvArg};
 use crate::exit::CliError;
 use crate::output;
 use anyhow::Context;
@@ -19,6 +21,7 @@ use refrain_planner::durable;
 use refrain_planner::machine::Machine;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_replay::refusal::Code;
+use refrain_replay::strict::StrictConfig;
 use refrain_replay::{OpenedDevice, Refusal, SoftOptions};
 use std::path::Path;
 
@@ -32,6 +35,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Plan(args) => plan::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Record(args) => record::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Golden(args) => golden::run(args),
         Command::Dump(args) => packets::dump(args),
         Command::Lint(args) => packets::lint(args),
         Command::Diff(args) => diff::run(args),
@@ -42,11 +47,12 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 }
 
 /// Opens the device and says on stderr what `auto` took and why.
-fn open_device(args: &DeviceArgs) -> anyhow::Result<OpenedDevice> {
+/// `strict` asks for strict mode of a software GPU, with a seed or that of `args`.
+fn open_device(args: &DeviceArgs, strict: Option<Option<u64>>) -> anyhow::Result<OpenedDevice> {
     let soft = SoftOptions {
-        seed: args.seed,
+        seed: strict.flatten().unwrap_or(args.seed),
         threads: None,
-        strict: None,
+        strict: strict.map(|_| StrictConfig::default()),
     };
     let opened =
         OpenedDevice::open(args.device, soft).with_context(|| format!("device {}", args.device))?;
@@ -80,6 +86,9 @@ fn compile_options(args: &CompileArgs) -> Result<CompileOptions, Refusal> {
         no_fuse: args.no_fuse.clone(),
         gpu_layers,
         exec: args.exec.unwrap_or_default(),
+        activations: args
+            .activations
+            .map_or_else(Default::default, ActivationsArg::of_plan),
         ..Default::default()
     })
 }

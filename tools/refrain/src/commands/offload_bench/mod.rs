@@ -39,7 +39,7 @@ pub(super) fn run(args: &OffloadBenchArgs) -> anyhow::Result<()> {
         super::not_an_input(profile, &[&args.plan, &model])?;
         seeds::check_profile(profile)?;
     }
-    let opened = super::open_device(&args.device)?;
+    let opened = super::open_device(&args.device, None)?;
     if args.write.is_some() && opened.soft.is_some() {
         return Err(CliError::Usage(format!(
             "--write keeps times of a real device and {} is a software GPU; leave it out",

@@ -5,6 +5,7 @@
 
 mod printer;
 mod report;
+mod soft;
 
 use crate::cli::{Format, RetainArg, RunArgs};
 use crate::exit::CliError;
@@ -16,8 +17,9 @@ use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{ModelSource, compile, identity::hex};
-use refrain_recorder::{EmbeddedObjects, FileSource};
-use refrain_replay::{OpenedDevice, Retain, Session, SessionOptions, Verification};
+use refrain_recorder::{EmbeddedObjects, ExactEngine, FileSource};
+use refrain_replay::prove::presented;
+use refrain_replay::{DeviceSpec, OpenedDevice, Retain, Session, SessionOptions, Verification};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +35,8 @@ struct Loaded {
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     contradictions(args)?;
+    soft::check(args)?;
+    let faults = args.faults.as_deref().map(soft::script).transpose()?;
     // Inputs are judged before a device is opened, except that a model's default machine is the device's.
     let source = match input::kind(&args.model)? {
         Kind::Plan => None,
@@ -47,7 +51,14 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
-    let opened = super::open_device(&args.device)?;
+    let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
+    if args.verify || matches!(args.retain, Some(RetainArg::Whole | RetainArg::Segments)) {
+        // A card that is named is not touched for what its packets could not change.
+        let card = matches!(args.device.device, DeviceSpec::Rocm(_));
+        presented(card, &credentials)?;
+    }
+    let opened = super::open_device(&args.device, args.strict)?;
+    soft::arm(args, &opened, faults.as_ref())?;
     let loaded = load(args, source, &opened)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
@@ -63,18 +74,29 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         in_flight: args.in_flight,
         ..SessionOptions::default()
     };
-    let device = opened.spec;
-    let session = Session::new(opened, &loaded.plan, &source, &EmbeddedObjects, options);
+    let device = opened.clone();
+    let session = Session::with_credentials(
+        opened,
+        &loaded.plan,
+        &source,
+        &EmbeddedObjects,
+        options,
+        Arc::new(ExactEngine),
+        &credentials,
+    );
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {
             if let (Format::Json, Some(refusal)) = (args.format, error.refusal()) {
-                let report = report::refused(&loaded.plan, device, &refusal);
+                let report = report::refused(&loaded.plan, device.spec, &refusal);
                 output::result(&(serde_json::to_string(&report)? + "\n"))?;
             }
+            soft::injected(args, &device);
+            soft::findings(args, &device)?;
             return Err(error.into());
         }
     };
+    soft::declare(args, &session);
     if let Some(refusal) = session.refusal() {
         output::note(&format!("not replayed: {refusal}"));
     }
@@ -107,18 +129,27 @@ fn decode(
     let mut printer = Printer::new(args, loaded.tokenizer.as_ref(), session.cancel_handle());
     printer.prompt(args);
     let mut on_token = |token| printer.token(token);
-    let (generation, verification) = if args.verify {
-        let result = session.verify(prompt, args.tokens, &mut on_token)?;
-        (result.generation.clone(), Some(result))
+    let generated = if args.verify {
+        let result = session.verify(prompt, args.tokens, &mut on_token);
+        result.map(|result| (result.generation.clone(), Some(result)))
     } else {
-        (session.generate(prompt, args.tokens, &mut on_token)?, None)
+        let result = session.generate(prompt, args.tokens, &mut on_token);
+        result.map(|generation| (generation, None))
     };
+    if generated.is_err() {
+        // What was found until then says why.
+        soft::injected(args, session.opened());
+        soft::findings(args, session.opened())?;
+    }
+    let (generation, verification) = generated?;
     let text = printer.finish()?;
     let state = match &verification {
         Some(_) => Some(hex(&refrain_recorder::state_digest(&session.snapshot()?))),
         None => None,
     };
-    if session.counters().eager_host_us.is_none() {
+    let counters = session.counters();
+    // With steps of the host an eager token's calls wait for the GPU: there is no such figure.
+    if counters.eager_host_us.is_none() && counters.barriers_per_token == 0 {
         session.sample_eager(prompt, EAGER_SAMPLE)?;
     }
     let compared = verification.as_ref().filter(|found| !found.cancelled);
@@ -129,7 +160,9 @@ fn decode(
         verified,
         state,
     };
-    let report = report::report(&loaded.plan, session, outcome);
+    let mut report = report::report(&loaded.plan, session, outcome);
+    report.injected = soft::injected(args, session.opened());
+    report.strict = soft::findings(args, session.opened())?;
     match args.format {
         Format::Json => output::result(&(serde_json::to_string(&report)? + "\n"))?,
         Format::Text => report::summary(&report),
@@ -145,6 +178,12 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
         let difference = found.difference.map(|difference| difference.to_string());
         let difference = difference.unwrap_or_else(|| "the tokens".to_owned());
         return Err(CliError::Differs(difference).into());
+    }
+    if let Some(found) = &report.strict
+        && (!found.reports.is_empty() || found.dropped > 0)
+    {
+        let count = found.reports.len() as u64 + found.dropped;
+        return Err(CliError::Reported { count }.into());
     }
     if report.stop == Some(StopReason::NotFinite.name()) {
         let tokens = report.tokens.len();

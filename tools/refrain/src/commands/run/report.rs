@@ -1,9 +1,11 @@
 //! The report of a run: one JSON object, or a few lines on stderr.
 
+use super::soft::Findings;
 use crate::output;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
+use refrain_planner::plan::BufferKind;
 use refrain_replay::{Counters, DeviceSpec, Generation, Refusal, Session};
 use serde::Serialize;
 use std::time::Duration;
@@ -53,8 +55,12 @@ pub struct Report {
     pub host_us_per_token: HostTimes,
     /// Generated tokens by wall time of the text, prompt included. On `soft:` a CPU's figure.
     pub tok_s: f64,
-    /// Whether a proof covers the packets.
-    pub proof: &'static str,
+    /// Digest of the proof that covers the packets, short form; `none` without one.
+    pub proof: String,
+    /// What strict mode found; null if not asked.
+    pub strict: Option<Findings>,
+    /// Faults that were injected; null without a script.
+    pub injected: Option<Vec<String>>,
 }
 
 /// Spilled layers: what was asked for, and what each side did. Counts are of all token steps, those past
@@ -81,7 +87,7 @@ pub struct Offload {
     pub undivided: Vec<Undivided>,
     /// Rows and weight bytes that the host multiplied.
     pub host: Side,
-    /// Rows and weight bytes of split steps that the GPU multiplied.
+    /// Rows and weight bytes of spilled matrices that the GPU multiplied over the link.
     pub gpu: Side,
     /// Bytes copied over the link for the host.
     pub copied_bytes: u64,
@@ -91,6 +97,8 @@ pub struct Offload {
     pub multiply_us: f64,
     /// Microseconds that the host waited for the GPU's rows after its own.
     pub join_us: f64,
+    /// Part of the wall time in which the GPU certainly waited for steps of the host.
+    pub gpu_idle_share: f64,
 }
 
 /// One reason, and how many matrices per run it kept whole.
@@ -182,7 +190,9 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         } else {
             0.0
         },
-        proof: "none",
+        proof: session.standing().to_string(),
+        strict: None,
+        injected: None,
     }
 }
 
@@ -207,15 +217,44 @@ fn offload(plan: &CheckedPlan, counters: &Counters) -> Option<Offload> {
             rows: host.host_rows,
             bytes: host.host_bytes,
         },
-        gpu: Side {
-            rows: host.gpu_rows,
-            bytes: host.gpu_bytes,
-        },
+        gpu: over_the_link(plan, counters),
         copied_bytes: host.copied,
         copy_us: us(host.copy_time),
         multiply_us: us(host.multiply_time),
         join_us: us(host.join_time),
+        gpu_idle_share: share(host.idle_time, counters.wall),
     })
+}
+
+/// What the GPU multiplies of spilled matrices: its rows of split steps, and all rows of those that no
+/// step of the host touches.
+fn over_the_link(plan: &CheckedPlan, counters: &Counters) -> Side {
+    let hosts = plan.barriers().filter_map(|(_, step)| step.body.host());
+    let hosted: Vec<u32> = hosts
+        .flat_map(|host| &host.parts)
+        .map(|part| part.tensor)
+        .collect();
+    let tokens = counters.eager_tokens + counters.replayed_tokens + counters.past_end_tokens;
+    let mut sum = Side {
+        rows: counters.host.gpu_rows,
+        bytes: counters.host.gpu_bytes,
+    };
+    for (id, tensor) in (0..).zip(&plan.model.tensors) {
+        let buffer = plan.buffers.get(tensor.buffer as usize);
+        let spilled = buffer.is_some_and(|buffer| buffer.kind == BufferKind::SpilledWeights);
+        if spilled && tensor.rows > 1 && !hosted.contains(&id) {
+            sum.rows += u64::from(tensor.rows) * tokens;
+            sum.bytes += tensor.bytes * tokens;
+        }
+    }
+    sum
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    match whole.is_zero() {
+        true => 0.0,
+        false => part.as_secs_f64() / whole.as_secs_f64(),
+    }
 }
 
 /// The report of a run that was refused before its first token.
@@ -251,7 +290,9 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
             retained: None,
         },
         tok_s: 0.0,
-        proof: "none",
+        proof: "none".to_owned(),
+        strict: None,
+        injected: None,
     }
 }
 
@@ -271,6 +312,11 @@ pub(super) fn summary(report: &Report) {
         Some(true) => "yes: tokens and every buffer equal eager, byte for byte",
         Some(false) => "NO",
     };
+    let found = report.strict.as_ref();
+    let strict = found.map(|found| match found.reports.len() as u64 + found.dropped {
+        0 => "no report".to_owned(),
+        count => format!("{count} REPORTS"),
+    });
     let refused: Vec<String> = report
         .refusals
         .iter()
@@ -318,6 +364,9 @@ pub(super) fn summary(report: &Report) {
         ),
     ];
     output::note(&lines.join("\n"));
+    if let Some(strict) = strict {
+        output::note(&format!("strict      {strict}"));
+    }
 }
 
 fn in_words(offload: &Offload) -> String {
@@ -348,14 +397,15 @@ fn in_words(offload: &Offload) -> String {
         "offload     {gpu_layers} layers on the GPU, {exec}{auto}; per token {barriers_per_token} \
          barriers, {segments_per_token} segments\n            {cpu_steps} cpu and {split_steps} split \
          steps with {split_launches} launches{undivided}; rows (bytes): host {} ({}), GPU {} ({}); \
-         copied {copied_bytes} bytes; µs: copies {:.0}, products {:.0}, joins {:.0}",
+         copied {copied_bytes} bytes; µs: copies {:.0}, products {:.0}, joins {:.0}; GPU idle {:.0} %",
         host.rows,
         host.bytes,
         gpu.rows,
         gpu.bytes,
         offload.copy_us,
         offload.multiply_us,
-        offload.join_us
+        offload.join_us,
+        100.0 * offload.gpu_idle_share
     )
 }
 
@@ -390,7 +440,9 @@ pub(super) mod tests {
                 retained: None,
             },
             tok_s: 0.0,
-            proof: "none",
+            proof: "none".to_owned(),
+            strict: None,
+            injected: None,
         }
     }
 
@@ -422,6 +474,8 @@ pub(super) mod tests {
             "host_us_per_token",
             "tok_s",
             "proof",
+            "strict",
+            "injected",
         ] {
             let found = json[at..].find(&format!("\"{key}\":"));
             at += found.unwrap_or_else(|| panic!("{key} is missing after byte {at} of {json}"));
