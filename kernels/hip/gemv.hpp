@@ -1,10 +1,12 @@
 // One row of a weight times a vector: the loads and the written order that every GEMV shares.
 //
-// Written order, the same for every dtype: a row is cut into chunks of 16 elements. Chunk c belongs
-// to lane c mod 16 of the 16 lanes of that row. A lane goes over its chunks in ascending order and
-// over the 16 elements of each in ascending order, acc = fma(w, x, acc), with one accumulator from
-// +0 and w the weight widened to f32 (Q8_0: the product d * q, exact in f32). Then sum16: xor 8, 4,
-// 2, 1. So the result depends neither on the row range nor on the grid.
+// Written order, the same for every dtype and on every engine: a row is cut into chunks of 16
+// elements. Chunk c belongs to partial sum c mod 32. A partial starts from +0 and goes over its
+// chunks in ascending order and over the 16 elements of each in ascending order, acc = fma(w, x,
+// acc), with w the weight widened to f32 (Q8_0: the product d * q, exact in f32). Then the partials
+// are added pairwise, i with i xor 16, 8, 4, 2, 1. Each of the 16 lanes of a row keeps two partials,
+// its own number and 16 more, so the first of these additions is inside the lane and the others are
+// sum16. So the result depends neither on the row range nor on the grid.
 //
 // Two rows to a wave, eight waves to a block: 16 rows a block. Rows past the end are clamped to
 // the last one, and only the store is predicated, so the cross-lane sum runs under full EXEC.
@@ -95,28 +97,31 @@ struct WeightsQ80 {
   }
 };
 
+// Chunk c of each row, added to one partial sum of each.
+template <u32 COUNT, typename Weights>
+DEVICE void add_chunk(const Weights (&rows)[COUNT], const float *x, u32 c, float (&acc)[COUNT]) {
+  Chunk chunk = load_chunk(x + c * 16);
+#pragma unroll
+  for (u32 i = 0; i < COUNT; i++) acc[i] = rows[i].dot(c, chunk, acc[i]);
+}
+
 // The row of each of COUNT weights times x, all read in one pass over x.
 template <u32 COUNT, typename Weights>
 DEVICE void dot_rows(const Weights (&rows)[COUNT], const float *x, u32 k, float (&out)[COUNT]) {
   u32 lane = thread_id() & 15u;
   u32 chunks = k >> 4;
-  u32 whole = chunks & ~15u;
-  float acc[COUNT] = {};
-#pragma unroll 2
-  for (u32 base = 0; base < whole; base += 16) {
-    u32 c = base + lane;
-    Chunk chunk = load_chunk(x + c * 16);
-#pragma unroll
-    for (u32 i = 0; i < COUNT; i++) acc[i] = rows[i].dot(c, chunk, acc[i]);
+  u32 whole = chunks & ~31u;
+  float low[COUNT] = {}, high[COUNT] = {};
+#pragma nounroll
+  for (u32 base = 0; base < whole; base += 32) {
+    add_chunk(rows, x, base + lane, low);
+    add_chunk(rows, x, base + lane + 16, high);
   }
   u32 c = whole + lane;
-  if (c < chunks) {
-    Chunk chunk = load_chunk(x + c * 16);
+  if (c < chunks) add_chunk(rows, x, c, low);
+  if (c + 16 < chunks) add_chunk(rows, x, c + 16, high);
 #pragma unroll
-    for (u32 i = 0; i < COUNT; i++) acc[i] = rows[i].dot(c, chunk, acc[i]);
-  }
-#pragma unroll
-  for (u32 i = 0; i < COUNT; i++) out[i] = sum16(acc[i]);
+  for (u32 i = 0; i < COUNT; i++) out[i] = sum16(low[i] + high[i]);
 }
 
 template <typename Weights>

@@ -93,4 +93,38 @@ pub enum CatalogError {
         /// Columns.
         cols: u64,
     },
+    /// A byte is set that the device layout leaves out.
+    #[error(
+        "{dtype}: byte {offset} is {value} where the format has 0; the file is damaged or of another version, fetch or convert it again"
+    )]
+    Reserved {
+        /// Element type.
+        dtype: &'static str,
+        /// Offset in the tensor's file bytes.
+        offset: u64,
+        /// The byte.
+        value: u8,
+    },
+    /// A block in device layout that no file block becomes.
+    #[error(
+        "{dtype}: block {block} holds parameters that no file can hold; the device bytes were changed, upload them again"
+    )]
+    NoFileForm {
+        /// Element type.
+        dtype: &'static str,
+        /// Number of the block, through all rows.
+        block: u64,
+    },
+    /// A row that the tensor does not have.
+    #[error("{dtype} [{rows}][{cols}] has no row {row}; check the row range")]
+    Row {
+        /// Element type.
+        dtype: &'static str,
+        /// The row asked for.
+        row: u64,
+        /// Rows.
+        rows: u64,
+        /// Columns.
+        cols: u64,
+    },
 }

@@ -3,7 +3,8 @@
 //!
 //! Everything is data. A [`KernelRow`] names a kernel's arguments, block and grid rule, needs and
 //! [`Effect`]s; [`CodeObject`] carries the bytes built for one [`Target`] with the facts read from
-//! its metadata. Policy elsewhere reads rows and never a kernel's name.
+//! its metadata; a [`Format`] says how weights of a type are stored and what their codes mean. Policy
+//! elsewhere reads rows and never a kernel's name.
 //!
 //! Left to others: choosing kernels for a model (planner), loading code objects (device), and
 //! checking that a kernel's accesses stay inside its declared effects (the software GPU).
@@ -14,6 +15,7 @@ mod control;
 mod dtype;
 mod effect;
 mod error;
+pub mod format;
 mod layout;
 mod objects;
 mod objects_table;
@@ -29,6 +31,7 @@ pub use control::{
 pub use dtype::Dtype;
 pub use effect::{Access, Effect, Factor, Span, Term};
 pub use error::CatalogError;
-pub use layout::{file_layout, relayout};
+pub use format::{Format, Habit, quantise};
+pub use layout::{decode_row, file_layout, plane_offset, relayout};
 pub use objects::{CodeObject, KernelFacts, code_object};
 pub use target::{Target, WAVE_LANES};

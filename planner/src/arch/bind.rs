@@ -7,7 +7,7 @@ use super::{ARCHS, Arch, ArchError, Dim, LayerKind, OpDecl, RefusedKey, WeightDe
 use crate::gguf::{Metadata, Value};
 use crate::plan::Geometry;
 use crate::source::{ModelTable, TensorEntry, TensorType};
-use refrain_kernels::Dtype;
+use refrain_kernels::{Dtype, catalog};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A model file matched with its declaration.
@@ -225,13 +225,21 @@ fn bind_weight(
     Ok(())
 }
 
-/// The catalog's type of the same name.
+/// The catalog's type of the same name. Whether a kernel takes it where it stands is for lowering to say.
 fn dtype(info: &TensorEntry, ty: TensorType, layer: Option<u32>) -> Result<Dtype, ArchError> {
+    let with_kernels = |dtype: &Dtype| catalog().iter().any(|row| row.dtype == Some(*dtype));
     Dtype::parse(&ty.name().to_ascii_lowercase()).ok_or_else(|| ArchError::Dtype {
         tensor: info.name.clone(),
         layer,
         found: ty.name().to_owned(),
-        known: Dtype::ALL.map(Dtype::name).join(", "),
+        known: {
+            let known: Vec<_> = Dtype::ALL.into_iter().filter(with_kernels).collect();
+            known
+                .iter()
+                .map(|dtype| dtype.name())
+                .collect::<Vec<_>>()
+                .join(", ")
+        },
     })
 }
 

@@ -17,7 +17,27 @@ use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
 use std::collections::BTreeMap;
 
-choice!(Dtype { 1 => F32, 2 => F16, 3 => BF16, 4 => Q8_0 });
+choice!(Dtype {
+    1 => F32,
+    2 => F16,
+    3 => BF16,
+    4 => Q8_0,
+    5 => Q4_0,
+    6 => Q4_1,
+    7 => Q5_0,
+    8 => Q5_1,
+    9 => Q4_K,
+    10 => Q5_K,
+    11 => Q6_K,
+    12 => IQ4_NL,
+    13 => MXFP4,
+    14 => HFQ4_G256,
+    15 => MQ4_G256,
+    16 => MQ4_G256_V2,
+    17 => MQ4C_G256,
+    18 => HFQ6_G256,
+    19 => MQ6_G256,
+});
 choice!(Target { 1100 => Gfx1100, 1151 => Gfx1151, 1201 => Gfx1201 });
 record!(Geometry {
     layers: u32,

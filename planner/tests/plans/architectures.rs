@@ -365,7 +365,19 @@ fn rotation_table_holds_turns_in_two_floats() {
 #[test]
 fn types_of_the_catalog_are_taken_by_name() {
     for dtype in Dtype::ALL {
-        let id = refrain_planner::gguf::GgmlType::from_name(&dtype.name().to_uppercase());
-        assert!(id.is_some(), "{dtype} has no ggml type of that name");
+        let name = dtype.name().to_uppercase();
+        let ggml = refrain_planner::gguf::GgmlType::from_name(&name);
+        assert_eq!(ggml.map(|ty| ty.id()), dtype.format().ggml, "{dtype}");
+        let block = (dtype.block(), dtype.file_bytes(1, dtype.block()).unwrap());
+        if let Some(ty) = ggml {
+            assert_eq!((ty.block_elements(), ty.block_bytes()), block, "{dtype}");
+        }
+        let hfq = refrain_planner::hfq::TYPES
+            .iter()
+            .find(|row| row.1.name() == name);
+        assert_eq!(hfq.map(|row| row.0), dtype.format().hfq, "{dtype}");
+        if let Some((_, ty)) = hfq {
+            assert_eq!((ty.block_elements(), ty.block_bytes()), block, "{dtype}");
+        }
     }
 }

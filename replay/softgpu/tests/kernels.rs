@@ -31,14 +31,14 @@ fn sum_tree(lanes: &mut [f32]) -> f32 {
 }
 
 /// One row of `gemv` in its written order.
-fn dot16(weights: &[f32], x: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; 16];
+fn dot(weights: &[f32], x: &[f32]) -> f32 {
+    let mut partials = [0.0f32; 32];
     for (c, (w, v)) in weights.chunks(16).zip(x.chunks(16)).enumerate() {
         for (a, b) in w.iter().zip(v) {
-            lanes[c % 16] = a.mul_add(*b, lanes[c % 16]);
+            partials[c % 32] = a.mul_add(*b, partials[c % 32]);
         }
     }
-    sum_tree(&mut lanes)
+    sum_tree(&mut partials)
 }
 
 fn gemv_case(gpu: &Gpu, kernel: &str, data: &[u8], weights: &[Vec<f32>], tail: bool) -> Vec<u32> {
@@ -62,8 +62,8 @@ fn gemv_case(gpu: &Gpu, kernel: &str, data: &[u8], weights: &[Vec<f32>], tail: b
     gpu.run(kernel, rows.div_ceil(16) as u32, 256, &args);
     let got = gpu.read_u32s(yv, rows);
     for (r, row) in weights.iter().enumerate() {
-        let dot = dot16(row, &x);
-        let want = if add { residual[r] + dot } else { dot };
+        let product = dot(row, &x);
+        let want = if add { residual[r] + product } else { product };
         assert_eq!(
             f32::from_bits(got[r]),
             want,

@@ -12,7 +12,7 @@ mod tools;
 use everywhere::on_all_targets;
 use refrain_kernels::Dtype;
 use support::{Gpu, Random};
-use tools::{close, declared, fresh, launch, weight};
+use tools::{close, declared, fresh, gemv_types, launch, weight};
 
 fn matrix(rows: usize, k: usize, random: &mut Random) -> Vec<Vec<f32>> {
     (0..rows).map(|_| random.floats(k)).collect()
@@ -56,9 +56,7 @@ const SHAPES: [(u32, u32, u32, u32); 4] = [
 /// Every dtype and shape on every target.
 fn everywhere(check: impl Fn(&Gpu, Dtype, (u32, u32, u32, u32)) -> Vec<u32>) {
     on_all_targets(|gpu| {
-        let cases = Dtype::ALL
-            .iter()
-            .flat_map(|dtype| SHAPES.map(|shape| (*dtype, shape)));
+        let cases = gemv_types().flat_map(|dtype| SHAPES.map(|shape| (dtype, shape)));
         cases
             .flat_map(|(dtype, shape)| check(gpu, dtype, shape))
             .collect()
@@ -216,7 +214,7 @@ fn several(gpu: &Gpu, dtype: Dtype, rows: &[u32], k: u32, biased: bool) -> Vec<u
 fn several_matrices_in_one_launch() {
     on_all_targets(|gpu| {
         let mut all = Vec::new();
-        for dtype in Dtype::ALL {
+        for dtype in gemv_types() {
             // A boundary inside a half-wave's block, and one row alone.
             all.extend(several(gpu, dtype, &[20, 1], 96, false));
             all.extend(several(gpu, dtype, &[40, 16, 9], 288, false));
@@ -237,7 +235,7 @@ fn experts_are_gathered_by_id() {
     let imms = [("experts", experts), ("top_k", top_k), ("m", m), ("k", k)];
     on_all_targets(|gpu| {
         let mut all = Vec::new();
-        for dtype in Dtype::ALL {
+        for dtype in gemv_types() {
             let mut random = Random(13);
             let mut make = || {
                 let w = weight(
@@ -293,7 +291,7 @@ fn experts_are_summed_by_weight() {
     imms.extend([("top_k", top_k), ("m", m), ("k", k)]);
     on_all_targets(|gpu| {
         let mut all = Vec::new();
-        for dtype in Dtype::ALL {
+        for dtype in gemv_types() {
             let mut random = Random(17);
             let w = weight(
                 dtype,

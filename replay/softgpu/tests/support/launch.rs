@@ -125,7 +125,14 @@ pub fn weight(dtype: Dtype, values: &[Vec<f32>]) -> Weight {
             values: each(&|v| bf16::from_f32(v).to_f32()),
         },
         Dtype::Q8_0 => q8_0(values),
+        _ => panic!("no encoder for {dtype}"),
     }
+}
+
+/// The types with a GEMV, in the catalog's order of types.
+pub fn gemv_types() -> impl Iterator<Item = Dtype> {
+    let known = |dtype: &Dtype| find(&format!("gemv_{}", dtype.name())).is_some();
+    Dtype::ALL.into_iter().filter(known)
 }
 
 fn q8_0(values: &[Vec<f32>]) -> Weight {

@@ -129,7 +129,7 @@ fn fill(row: &KernelRow, arg: &Arg, len: usize, shape: &Shape, random: &mut Rand
     let elements = match dtype {
         Dtype::F32 => dwords,
         Dtype::F16 | Dtype::BF16 => len / 2,
-        Dtype::Q8_0 => len / 17 * 16,
+        _ => len / dtype.format().block_bytes * dtype.format().block,
     };
     let data = weight(dtype, &[random.floats(elements)]).bytes;
     assert_eq!(data.len(), len, "{} {}", row.symbol, arg.name);
