@@ -21,7 +21,7 @@ pub mod tape;
 pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchSink};
 pub use expected::Expectation;
 pub use instance::{
-    BufferState, Difference, Instance, InstanceError, first_difference, state_digest,
+    BufferState, Difference, Instance, InstanceError, Kept, first_difference, state_digest,
 };
 pub use reconcile::{ReconcileError, Reconciled, reconcile};
 pub use record::{PacketTap, RecordError, Recorder, TappedPacket, record_positions};

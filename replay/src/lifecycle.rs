@@ -104,6 +104,9 @@ pub enum StageError {
         /// The device's answer.
         source: DeviceError,
     },
+    /// The runtime captures no graph, or refuses this one.
+    #[error("capturing a graph: {0}")]
+    Capture(DeviceError),
     /// The device gave no memory, queue or signal.
     #[error("{what}: {source}")]
     Allocation {
@@ -149,8 +152,13 @@ impl StageError {
             Self::Image(error) => Some(image_code(error)),
             Self::Lower(error) => Some(lower_code(error)),
             Self::Allocation { .. } => Some(Code::Allocation),
+            Self::Capture(DeviceError::EntryMissing { .. }) => Some(Code::GraphAbsent),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
-            Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
+            Self::Eager(_)
+            | Self::Record(_)
+            | Self::Kernarg(_)
+            | Self::Load { .. }
+            | Self::Capture(_) => None,
         }
     }
 
@@ -451,6 +459,11 @@ impl Reconciled {
         &self.instance
     }
 
+    /// The eager executor of the instance.
+    pub const fn eager(&self) -> &EagerExecutor {
+        &self.eager
+    }
+
     /// Lowers the plan, reads the packets back and binds them to the instance.
     ///
     /// # Errors
@@ -463,11 +476,35 @@ impl Reconciled {
         in_flight: u32,
         deadline: Duration,
     ) -> Result<Ready, Poisoned> {
-        let plan = self.instance.plan();
+        self.ready_on(
+            &self.instance,
+            objects,
+            transport,
+            policy,
+            in_flight,
+            deadline,
+        )
+    }
+
+    /// As [`Self::ready`] on another instance, whose plan must be this one: that of a family whose
+    /// plans share their buffers.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`].
+    pub(crate) fn ready_on(
+        &self,
+        instance: &Instance,
+        objects: &dyn CodeObjects,
+        transport: Transport,
+        policy: Policy,
+        in_flight: u32,
+        deadline: Duration,
+    ) -> Result<Ready, Poisoned> {
+        let plan = instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
-        let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        let replayer = Replayer::new(instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
@@ -494,6 +531,8 @@ pub fn images(plan: &Plan, objects: &dyn CodeObjects) -> Result<KernelImages, St
     }
     Ok(images)
 }
+
+pub mod transition;
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,10 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
+use crate::lifecycle::transition::Transition;
 use crate::lifecycle::{Checked, Poisoned, Ready, instance_code};
 use crate::open::OpenedDevice;
-use crate::refusal::{Refusal, RefusalCounts};
+use crate::refusal::{Code, Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
 use refrain_kernels::StopReason;
 use refrain_lower::{Lowered, Policy, Transport};
@@ -20,6 +21,10 @@ use refrain_recorder::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+mod change;
+
+use change::Member;
 
 /// Byte that scratch and KV are filled with before runs that are compared: what the first run wrote
 /// must not be there for the second to find.
@@ -79,6 +84,9 @@ pub enum SessionError {
     /// Replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// A change or request that is not possible, before anything was touched.
+    #[error(transparent)]
+    Refused(Refusal),
     /// A retained run was asked of a session that is eager.
     #[error("this session has no retained form: {reason}")]
     NotRetained {
@@ -93,6 +101,10 @@ impl SessionError {
         match self {
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
             Self::Instance(error) => instance_code(error).map(|code| Refusal::new(code, error)),
+            Self::Refused(refusal) => Some(refusal.clone()),
+            Self::Replay(error @ ReplayError::NotPublished { .. }) => {
+                Some(Refusal::new(Code::NotPublished, error))
+            }
             _ => None,
         }
     }
@@ -153,6 +165,10 @@ pub struct Counters {
     /// Token steps, on either route, that ran after their text had ended and changed nothing: those
     /// in flight when the host read the end.
     pub past_end_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Refusals by code.
     pub refusals: RefusalCounts,
     /// Host time of an eager token in microseconds, median: launch calls, no waiting.
@@ -173,6 +189,13 @@ pub struct Session {
     replayer: Option<Replayer>,
     lowered: Option<Lowered>,
     eager: EagerExecutor,
+    /// Executors of the family's other buckets; empty for a plan by itself.
+    others: Vec<Member>,
+    /// Positions that the executors in place serve are below this.
+    bucket: u32,
+    /// Whether a token that was not published is executed eagerly.
+    falls_back: bool,
+    retained_times: HostTimes,
     instance: Instance,
     opened: OpenedDevice,
     agreement: Option<Reconciled>,
@@ -199,6 +222,8 @@ struct TextSteps {
     submitted: u64,
     /// Steps counted as past the end.
     past_end: u64,
+    /// Position of the first step.
+    origin: u32,
 }
 
 impl Session {
@@ -218,7 +243,11 @@ impl Session {
         let mut refusal = None;
         if options.retain != Retain::None {
             match retain(&opened, plan, source, objects, options) {
-                Ok(retained) => return Ok(Self::with(opened, retained)),
+                Ok(retained) => {
+                    let mut session = Self::with(opened, retained);
+                    session.falls_back = options.retain == Retain::Auto;
+                    return Ok(session);
+                }
                 Err(poisoned) if options.retain == Retain::Auto => {
                     refusal = poisoned.error.refusal();
                     if refusal.is_none() {
@@ -263,6 +292,10 @@ impl Session {
             replayer,
             lowered,
             eager,
+            others: Vec::new(),
+            bucket: instance.plan().options.bucket,
+            falls_back: false,
+            retained_times: HostTimes::default(),
             instance,
             opened,
             agreement,
@@ -321,8 +354,7 @@ impl Session {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         counters.eager_host_us = self.eager_times.median_us().or(self.beside_host_us);
-        let retained = self.replayer.as_ref().map(Replayer::host_times);
-        counters.retained_host_us = retained.and_then(HostTimes::median_us);
+        counters.retained_host_us = self.retained_times.median_us();
         counters
     }
 
@@ -343,15 +375,35 @@ impl Session {
     /// Prompt errors and device errors.
     pub fn start(&mut self, prompt: &[u32], generate: u32) -> Result<(), SessionError> {
         self.idle()?;
+        self.judge(Transition::Reset)?;
         self.instance.reset(prompt, generate)?;
+        self.begin(0, prompt.len());
+        Ok(())
+    }
+
+    fn begin(&mut self, origin: u32, prompt: usize) {
         self.next_seq = 1;
         self.stop = None;
         self.cancelled = false;
         self.text = TextSteps {
-            prompt: prompt.len().saturating_sub(1) as u64,
+            prompt: prompt.saturating_sub(1) as u64,
+            origin,
             ..TextSteps::default()
         };
-        Ok(())
+    }
+
+    /// Position of the next step.
+    fn position(&self) -> u32 {
+        let steps = u32::try_from(self.text.submitted).unwrap_or(u32::MAX);
+        self.text.origin.saturating_add(steps)
+    }
+
+    fn step_eager(&mut self) -> Result<(), SessionError> {
+        let start = Instant::now();
+        self.eager.submit()?;
+        self.eager_times.add(start.elapsed());
+        self.counters.eager_tokens += 1;
+        Ok(self.eager.wait()?)
     }
 
     /// Waits until nothing is in flight.
@@ -430,24 +482,27 @@ impl Session {
     }
 
     fn step(&mut self, route: Route) -> Result<(), SessionError> {
-        match route {
-            Route::Eager => {
-                let start = Instant::now();
-                self.eager.submit()?;
-                self.eager_times.add(start.elapsed());
-                self.counters.eager_tokens += 1;
-                self.eager.wait()?;
-            }
-            Route::Retained => {
-                let Some(replayer) = &mut self.replayer else {
-                    let reason = match &self.refusal {
-                        Some(refusal) => refusal.to_string(),
-                        None => "it was made with Retain::None".to_owned(),
-                    };
-                    return Err(SessionError::NotRetained { reason });
+        self.bucket_of(self.position())?;
+        match (route, &mut self.replayer) {
+            (Route::Eager, _) => self.step_eager()?,
+            (Route::Retained, Some(replayer)) => match replayer.submit() {
+                Ok(()) => {
+                    self.retained_times.add(replayer.last_host());
+                    self.counters.replayed_tokens += 1;
+                }
+                Err(error @ ReplayError::NotPublished { .. }) if self.falls_back => {
+                    self.fall_back(error)?;
+                }
+                Err(error) => return Err(error.into()),
+            },
+            // The rest of a text whose token fell back.
+            (Route::Retained, None) if self.counters.fallbacks > 0 => self.step_eager()?,
+            (Route::Retained, None) => {
+                let reason = match &self.refusal {
+                    Some(refusal) => refusal.to_string(),
+                    None => "it was made with Retain::None".to_owned(),
                 };
-                replayer.submit()?;
-                self.counters.replayed_tokens += 1;
+                return Err(SessionError::NotRetained { reason });
             }
         }
         self.text.submitted += 1;
