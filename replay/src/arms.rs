@@ -314,6 +314,11 @@ impl Arms {
         self.instance.plan()
     }
 
+    /// The buffers that all arms share.
+    pub const fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
     /// Launches of one token.
     pub fn launches(&self) -> usize {
         self.eager.launches()

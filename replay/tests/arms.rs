@@ -124,7 +124,7 @@ fn rows_beyond_the_plan_and_without_a_prompt_are_refused_before_anything_runs() 
     let mut arms = arms(&plan, &source(), 1);
     let code = |error: SessionError| error.refusal().map(|refusal| refusal.code);
     let refused = arms.row(0, 4).unwrap_err();
-    assert_eq!(code(refused), Some(Code::PositionJump));
+    assert_eq!(code(refused), Some(Code::Transition));
     arms.prefill(&PROMPT).unwrap();
     assert_eq!(arms.row(0, 28).unwrap().tokens.len(), 28);
     let before = arms.opened().soft.as_ref().unwrap().counters();
@@ -285,7 +285,7 @@ fn positions_go_back_where_no_state_forbids_it() {
         .unwrap();
     assert_eq!(again, text[7..15]);
     let code = |result: Result<(), SessionError>| result.unwrap_err().refusal().unwrap().code;
-    assert_eq!(code(session.jump(60, 1)), Code::PositionJump);
+    assert_eq!(code(session.jump(60, 1)), Code::Transition);
     assert_eq!(code(session.require_context(65)), Code::BeyondContext);
     session.require_context(64).unwrap();
 
@@ -294,7 +294,7 @@ fn positions_go_back_where_no_state_forbids_it() {
     let options = SessionOptions::default();
     let mut session = session_swap(session, &recurrent, &source, options);
     session.generate(&PROMPT, 10, &mut |_| {}).unwrap();
-    assert_eq!(code(session.jump(5, 1)), Code::PositionJump);
+    assert_eq!(code(session.jump(5, 1)), Code::Transition);
 }
 
 /// Another model on the same device, and back: the tokens are those of fresh sessions.

@@ -58,7 +58,7 @@ impl Arms {
         let refuse = |code, text: &str| SessionError::Refused(Refusal::new(code, text));
         let Some(start) = &self.start else {
             let text = "no prompt was decoded before the row";
-            return Err(refuse(Code::PositionJump, text));
+            return Err(refuse(Code::Transition, text));
         };
         let Some(identity) = self.arms.get(index).map(|arm| arm.identity.clone()) else {
             return Err(refuse(Code::NotEligible, "there is no such arm"));

@@ -303,9 +303,9 @@ fn every_code_has_an_error_and_every_error_its_code() {
     // Their errors are judged where they arise: replayer/tests.rs and lifecycle/transition.rs.
     let later = [
         Code::NotPublished,
-        Code::PositionJump,
-        Code::BeyondContext,
         Code::Transition,
+        Code::BeyondContext,
+        Code::ReplayShare,
     ];
     let planned =
         |code| later.contains(&code) || placements.iter().any(|(known, _)| *known == code);

@@ -83,11 +83,11 @@ pub fn judge(transition: Transition, facts: &Facts<'_>) -> Result<(), Refusal> {
         Transition::Reset | Transition::Swap => Ok(()),
         Transition::Jump { to } if to == facts.position => Ok(()),
         Transition::Jump { to } if to > facts.position => refuse(
-            Code::PositionJump,
+            Code::Transition,
             format!("the rows from {} on were never decoded", facts.position),
         ),
         Transition::Jump { .. } if facts.recurrent => refuse(
-            Code::PositionJump,
+            Code::Transition,
             format!(
                 "the model's recurrent state stands at position {} and cannot go back",
                 facts.position
@@ -135,9 +135,9 @@ mod tests {
             (
                 Transition::Jump { to: 4 },
                 recurrent,
-                Some(Code::PositionJump),
+                Some(Code::Transition),
             ),
-            (Transition::Jump { to: 11 }, IDLE, Some(Code::PositionJump)),
+            (Transition::Jump { to: 11 }, IDLE, Some(Code::Transition)),
             (Transition::Bucket { end: 64 }, IDLE, None),
             (
                 Transition::Bucket { end: 32 },

@@ -111,7 +111,7 @@ impl Session {
     /// allows it; no token ends the text early. Waits for tokens in flight first.
     ///
     /// # Errors
-    /// [`SessionError::Refused`] with [`Code::PositionJump`], and device errors.
+    /// [`SessionError::Refused`] with [`Code::Transition`], and device errors.
     pub fn jump(&mut self, position: u32, token: u32) -> Result<(), SessionError> {
         self.idle()?;
         self.judge(Transition::Jump { to: position })?;

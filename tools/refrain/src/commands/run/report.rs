@@ -36,6 +36,10 @@ pub struct Report {
     pub replayed_tokens: u64,
     /// Token steps run eagerly for the output, prompt included.
     pub eager_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Refusals by code.
     pub refusals: Vec<RefusalRow>,
     /// Whether eager and retained gave the same tokens and bytes; null if not asked.
@@ -102,6 +106,8 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         dwords: counters.dwords,
         replayed_tokens: counters.replayed_tokens,
         eager_tokens: counters.eager_tokens,
+        fallbacks: counters.fallbacks,
+        bucket_switches: counters.bucket_switches,
         refusals: refusals
             .map(|&(code, count)| RefusalRow {
                 code: code.to_string(),
@@ -142,6 +148,8 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         dwords: 0,
         replayed_tokens: 0,
         eager_tokens: 0,
+        fallbacks: 0,
+        bucket_switches: 0,
         refusals: vec![RefusalRow {
             code: refusal.code.to_string(),
             count: 1,
@@ -188,8 +196,8 @@ pub(super) fn summary(report: &Report) {
             report.launches_per_token, report.unique_kernels, report.dwords
         ),
         format!(
-            "replayed    {} of {of_all} tokens (prompt included)",
-            report.replayed_tokens
+            "replayed    {} of {of_all} tokens (prompt included), {} fell back, {} changes of bucket",
+            report.replayed_tokens, report.fallbacks, report.bucket_switches
         ),
         format!(
             "host µs     {} eager, {} retained per token (calls only, no waiting)",
@@ -234,6 +242,8 @@ pub(super) mod tests {
             dwords: 0,
             replayed_tokens: 0,
             eager_tokens: 0,
+            fallbacks: 0,
+            bucket_switches: 0,
             refusals: Vec::new(),
             verified: None,
             state: None,
@@ -265,6 +275,8 @@ pub(super) mod tests {
             "dwords",
             "replayed_tokens",
             "eager_tokens",
+            "fallbacks",
+            "bucket_switches",
             "refusals",
             "verified",
             "state",
