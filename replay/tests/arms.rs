@@ -214,6 +214,29 @@ fn issue_hipfire_591_captured_arguments_are_kept() {
     assert_eq!(first.tokens, again.tokens);
 }
 
+/// rocm-systems issue 10713: kernel arguments of replays take ever more memory. All are placed once.
+#[test]
+fn issue_rocm_systems_10713_rows_take_no_memory() {
+    let plan = plan(Target::Gfx1201, 64);
+    let mut arms = arms(&plan, &source(), 4);
+    arms.prefill(&PROMPT).unwrap();
+    let soft = arms.opened().soft.clone().unwrap();
+    let before = (
+        soft.memory().allocations().len(),
+        soft.memory().total_bytes(),
+    );
+    for _ in 0..8 {
+        for index in 0..arms.arms().len() {
+            arms.row(index, TOKENS).unwrap();
+        }
+    }
+    let after = (
+        soft.memory().allocations().len(),
+        soft.memory().total_bytes(),
+    );
+    assert_eq!(before, after);
+}
+
 fn family(target: Target, buckets: &[u32]) -> Vec<Arc<CheckedPlan>> {
     let file = ModelSource::open(MODEL).unwrap();
     let machine = Machine::load(target.name()).unwrap();

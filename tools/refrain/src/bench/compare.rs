@@ -269,12 +269,13 @@ pub fn compare(first: &Report, second: &Report) -> Comparison {
         &load(first),
         &load(second),
     );
-    for (which, report) in [("first", first), ("second", second)] {
+    for (which, report, other) in [("first", first, second), ("second", second, first)] {
+        let shared = &other.verdict.failures;
         for failure in &report.verdict.failures {
-            let text = format!(
-                "the {which} is not valid: {:?}, {}",
-                failure.kind, failure.text
-            );
+            if shared.iter().any(|known| known.kind == failure.kind) {
+                continue;
+            }
+            let text = format!("only the {which} is not valid: {}", failure.text);
             found.push(Found {
                 cause: Cause::Invalid,
                 text,

@@ -331,6 +331,22 @@ pub enum FailureKind {
     GateSkipped,
 }
 
+impl FailureKind {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Tokens => "tokens",
+            Self::Route => "route",
+            Self::Refused => "refused",
+            Self::ReplayShare => "replay_share",
+            Self::NotStationary => "not_stationary",
+            Self::RetainedSlower => "retained_slower",
+            Self::GateSkipped => "gate_skipped",
+        }
+    }
+}
+
 /// One reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -104,7 +104,7 @@ fn notes(out: &mut String, report: &Report) -> fmt::Result {
         false => {
             writeln!(out, "NOT VALID as a speed:")?;
             for failure in &report.verdict.failures {
-                writeln!(out, "  {:?}: {}", failure.kind, failure.text)?;
+                writeln!(out, "  {}: {}", failure.kind.name(), failure.text)?;
             }
             Ok(())
         }

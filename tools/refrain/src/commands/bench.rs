@@ -104,8 +104,7 @@ fn judged(report: &Report, refused: Option<&Refusal>) -> anyhow::Result<()> {
     Err(match failure.kind {
         FailureKind::State | FailureKind::Tokens => CliError::Differs(text).into(),
         FailureKind::Route | FailureKind::RetainedSlower => {
-            let kind = serde_json::to_value(failure.kind)?;
-            let kind = kind.as_str().unwrap_or_default().to_owned();
+            let kind = failure.kind.name().to_owned();
             CliError::BenchInvalid { kind, text }.into()
         }
         FailureKind::Refused => match refused {

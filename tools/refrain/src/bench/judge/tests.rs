@@ -359,3 +359,38 @@ fn markdown_and_picture_say_what_ran() {
     assert_eq!(picture.matches("<circle").count(), 40);
     assert!(picture.contains("no GPU time"));
 }
+
+/// clr issue 77: no gain, and the user cannot tell why. The most that replay could save stands beside
+/// the eager arm, and a retained arm can never have saved more.
+#[test]
+fn issue_clr_77_the_most_that_replay_could_save_is_stated() {
+    let report = sample();
+    let most = report.results[0].could_save_us.unwrap();
+    for outcome in &report.results[1..] {
+        assert!(report.results[0].us - outcome.us <= most);
+        assert_eq!(outcome.could_save_us, None);
+    }
+    let text = crate::bench::table::text(&report);
+    assert!(
+        text.contains("replay could save at most 100.00 us/token of eager at 32"),
+        "{text}"
+    );
+}
+
+#[test]
+fn failures_have_the_names_that_reports_write() {
+    let report = sample();
+    for kind in [
+        FailureKind::State,
+        FailureKind::Tokens,
+        FailureKind::Route,
+        FailureKind::Refused,
+        FailureKind::ReplayShare,
+        FailureKind::NotStationary,
+        FailureKind::RetainedSlower,
+        FailureKind::GateSkipped,
+    ] {
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+    }
+    assert!(report.verdict.valid);
+}
