@@ -12,6 +12,7 @@ pub mod address;
 pub mod eager;
 pub mod expected;
 pub mod file;
+pub mod host;
 pub mod instance;
 pub mod reconcile;
 pub mod record;
@@ -20,6 +21,7 @@ pub mod tape;
 
 pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchSink};
 pub use expected::Expectation;
+pub use host::{CpuError, ExactEngine, HostCounters, HostEngine, HostError, HostRunner, Product};
 pub use instance::{
     BufferState, Difference, Instance, InstanceError, Kept, first_difference, state_digest,
 };

@@ -41,7 +41,7 @@ fn budget(kind: ArmKind, launches: usize) -> Option<f64> {
     let per_launch = match kind {
         ArmKind::Pm4 => 10.0,
         ArmKind::Aql => 60.0,
-        ArmKind::Eager | ArmKind::Graph => return None,
+        ArmKind::Eager | ArmKind::Graph | ArmKind::Segments => return None,
     };
     Some(5000.0 + per_launch * launches as f64)
 }
@@ -56,7 +56,7 @@ fn arms(model: &str, target: Target) -> Arms {
     let machine = Machine::load(target.name()).unwrap();
     let plan: Arc<CheckedPlan> = Arc::new(compile(&source, &machine, &options).unwrap());
     let opened = OpenedDevice::open(DeviceSpec::Soft(target), SoftOptions::default()).unwrap();
-    let kinds = ArmKind::ROWS.map(|row| row.kind);
+    let kinds = [ArmKind::Eager, ArmKind::Graph, ArmKind::Aql, ArmKind::Pm4];
     let weights = FileSource::open(&path).unwrap();
     let options = ArmOptions::default();
     let made = Arms::new(opened, &plan, &weights, &EmbeddedObjects, &kinds, options);

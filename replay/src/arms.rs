@@ -8,7 +8,7 @@ mod rows;
 
 pub use rows::{Observed, Row};
 
-use crate::lifecycle::{Checked, Poisoned, Ready, StageError};
+use crate::lifecycle::{Checked, Poisoned, Ready, ReadySegments, StageError, one_tape};
 use crate::open::OpenedDevice;
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
@@ -39,6 +39,8 @@ pub enum ArmKind {
     Aql,
     /// One PM4 indirect buffer per token.
     Pm4,
+    /// One PM4 indirect buffer per run of launches between steps of the host.
+    Segments,
 }
 
 /// What is fixed about a kind of arm.
@@ -70,11 +72,12 @@ const fn arm(
 
 impl ArmKind {
     /// Every kind, one row each.
-    pub const ROWS: [ArmRow; 4] = [
+    pub const ROWS: [ArmRow; 5] = [
         arm(Self::Eager, "eager", None, false),
         arm(Self::Graph, "graph", None, true),
         arm(Self::Aql, "aql", Some(Transport::Aql), true),
         arm(Self::Pm4, "pm4", Some(Transport::Pm4), true),
+        arm(Self::Segments, "segments", Some(Transport::Pm4), true),
     ];
 
     /// The kind's row.
@@ -115,6 +118,7 @@ enum Executor {
     Eager,
     Graph(Box<Graph>),
     Packets(Box<Replayer>, Box<Lowered>),
+    Segments(Box<ReadySegments>),
 }
 
 /// One arm that can run.
@@ -141,6 +145,7 @@ impl Arm {
     pub fn dwords(&self) -> usize {
         match &self.executor {
             Executor::Packets(_, lowered) => lowered.dwords(),
+            Executor::Segments(segments) => segments.lowered.iter().map(Lowered::dwords).sum(),
             Executor::Eager | Executor::Graph(_) => 0,
         }
     }
@@ -148,6 +153,7 @@ impl Arm {
     fn replays(&self) -> u64 {
         match &self.executor {
             Executor::Packets(replayer, _) => replayer.completed(),
+            Executor::Segments(segments) => segments.replayer.completed(),
             Executor::Eager | Executor::Graph(_) => 0,
         }
     }
@@ -343,7 +349,7 @@ impl Arms {
         self.instance.reset(prompt, u32::MAX)?;
         let before = prompt.len().saturating_sub(1);
         for _ in 0..before {
-            self.eager.submit()?;
+            self.eager.submit(&self.instance)?;
             self.eager.wait()?;
         }
         let Some(&token) = prompt.last() else {
@@ -413,9 +419,20 @@ fn retained_arm(
     options: ArmOptions,
 ) -> Result<Arm, SessionError> {
     let plan = reconciled.instance().plan();
+    let ArmOptions {
+        policy,
+        in_flight,
+        deadline,
+    } = options;
+    if kind == ArmKind::Segments {
+        return segments_arm(reconciled, objects, options);
+    }
+    // A tape or graph would execute steps of the host once, while it is made.
+    one_tape(plan)?;
     let Some(transport) = kind.row().transport else {
         let captured = Graph::capture(plan_device(reconciled), |capture| {
-            let submitted = reconciled.eager().submit_to(&mut CaptureSink(capture));
+            let sink = &mut CaptureSink(capture);
+            let submitted = reconciled.eager().submit_to(reconciled.instance(), sink);
             submitted.map_err(CaptureError::Eager)
         });
         let graph = captured.map_err(|error| match error {
@@ -431,17 +448,35 @@ fn retained_arm(
             identity: plan.identity().sequence.to_string(),
         });
     };
-    let ArmOptions {
-        policy,
-        in_flight,
-        deadline,
-    } = options;
     let Ready { replayer, lowered } =
         reconciled.ready(objects, transport, policy, in_flight, deadline)?;
     Ok(Arm {
         kind,
         identity: hex(lowered.digest()),
         executor: Executor::Packets(Box::new(replayer), Box::new(lowered)),
+    })
+}
+
+fn segments_arm(
+    reconciled: &crate::lifecycle::Reconciled,
+    objects: &dyn CodeObjects,
+    options: ArmOptions,
+) -> Result<Arm, SessionError> {
+    let ArmOptions {
+        policy,
+        in_flight,
+        deadline,
+    } = options;
+    let transport = Transport::Pm4;
+    let segments = reconciled.ready_segments(objects, transport, policy, in_flight, deadline)?;
+    let mut digest = blake3::Hasher::new_derive_key("refrain 1 segments of a benchmark arm");
+    for lowered in &segments.lowered {
+        digest.update(lowered.digest());
+    }
+    Ok(Arm {
+        kind: ArmKind::Segments,
+        identity: hex(digest.finalize().as_bytes()),
+        executor: Executor::Segments(Box::new(segments)),
     })
 }
 

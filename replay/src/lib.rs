@@ -18,16 +18,20 @@ pub mod lifecycle;
 pub mod open;
 pub mod refusal;
 pub mod replayer;
+pub mod segments;
 pub mod session;
 pub mod spec;
 pub mod strict;
 
 pub use arms::{Arm, ArmKind, ArmOptions, Arms};
-pub use lifecycle::{Checked, Poisoned, Ready, Reconciled, Recorded, Stage, StageError};
+pub use lifecycle::{
+    Checked, Poisoned, Ready, ReadySegments, Reconciled, Recorded, Stage, StageError,
+};
 pub use open::{OpenError, OpenedDevice, SoftOptions};
 pub use refrain_lower::{Policy, Transport};
 pub use refusal::{Code, Refusal, RefusalCounts};
 pub use replayer::{ReplayError, Replayer};
+pub use segments::{SegmentError, SegmentReplayer};
 pub use session::{
     Counters, Generation, Retain, Route, Session, SessionError, SessionOptions, Verification,
     record,

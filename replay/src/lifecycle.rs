@@ -6,23 +6,27 @@
 
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
+use crate::segments::SegmentReplayer;
 use refrain_device::{Device, DeviceError};
-use refrain_lower::{ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower};
+use refrain_lower::{
+    ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower, lower_segment,
+};
 use refrain_packet::aql::encode::AqlError;
 use refrain_packet::kd;
 use refrain_packet::launch::EncodeError;
 use refrain_packet::reloc::ResolveError;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::plan::{Eligibility, KernargError, Plan};
+use refrain_recorder::eager::HOST_DEADLINE;
 use refrain_recorder::file::TapeFileError;
 use refrain_recorder::instance::check_target;
 use refrain_recorder::reconcile::MIN_EXECUTORS;
 use refrain_recorder::record::default_positions;
 use refrain_recorder::source::SourceError;
 use refrain_recorder::{
-    CodeObjects, EagerError, EagerExecutor, Expectation, Instance, InstanceError, PacketTap,
-    ReconcileError, Reconciled as Agreement, RecordError, Recording, TensorSource, reconcile,
-    record_positions,
+    CodeObjects, EagerError, EagerExecutor, ExactEngine, Expectation, HostEngine, Instance,
+    InstanceError, PacketTap, ReconcileError, Reconciled as Agreement, RecordError, Recording,
+    TensorSource, reconcile, record_positions,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -58,6 +62,22 @@ pub enum StageError {
     /// The plan says itself that it may not be retained.
     #[error("{}", .0.join("; "))]
     Ineligible(Vec<String>),
+    /// One tape was asked for, and steps of the host lie in it.
+    #[error("{0}; use --retain segments, or keep all layers on the GPU")]
+    HostSteps(String),
+    /// The GPU and the host do not see each other's signals.
+    #[error("hand-off probe: {0}")]
+    Handshake(String),
+    /// A token's packets do not fit a ring.
+    #[error(
+        "a token takes {packets} packets with its gates, a ring holds {most}: use --transport pm4"
+    )]
+    RingTooSmall {
+        /// Packets of a token.
+        packets: u64,
+        /// Packets of the largest ring.
+        most: u64,
+    },
     /// Buffers or weights.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -135,6 +155,9 @@ impl StageError {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Ineligible(_) => Some(Code::NotEligible),
+            Self::HostSteps(_) => Some(Code::HostSteps),
+            Self::Handshake(_) => Some(Code::Handshake),
+            Self::RingTooSmall { .. } => Some(Code::Unencodable),
             Self::Instance(error) => instance_code(error),
             Self::Eager(EagerError::Instance(error))
             | Self::Record(
@@ -172,6 +195,7 @@ pub(crate) fn instance_code(error: &InstanceError) -> Option<Code> {
     match error {
         InstanceError::Target { .. } => Some(Code::TargetMismatch),
         InstanceError::Memory { .. } => Some(Code::MemoryShort),
+        InstanceError::HostMemory { .. } => Some(Code::HostMemoryShort),
         InstanceError::Source(SourceError::Io { .. } | SourceError::Files(_)) => None,
         InstanceError::Source(SourceError::WeightsAbsent { .. }) => Some(Code::WeightsAbsent),
         InstanceError::Source(_) => Some(Code::ModelDiffers),
@@ -202,6 +226,7 @@ fn reconcile_code(error: &ReconcileError) -> Code {
         | ReconcileError::Swapped { .. }
         | ReconcileError::Memset { .. }
         | ReconcileError::Copy { .. }
+        | ReconcileError::MissingCopy { .. }
         | ReconcileError::Field { .. } => Code::SequenceUnstable,
         ReconcileError::Kernarg { .. } | ReconcileError::Pointer { .. } => Code::KernargDiffers,
         ReconcileError::PointerOutside { .. } => Code::PointerOutside,
@@ -251,6 +276,7 @@ fn lower_code(error: &LowerError) -> Code {
             ..
         } => descriptor_code(reason),
         LowerError::Encode { .. } => Code::Unencodable,
+        LowerError::Barriers { .. } => Code::HostSteps,
         LowerError::Targets { .. } => Code::TargetMismatch,
         LowerError::Image(error) => image_code(error),
         LowerError::ReadBack(_) => Code::ReadBack,
@@ -284,10 +310,18 @@ impl<T, E: Into<StageError>> At<T> for Result<T, E> {
 }
 
 /// A plan that may be retained on this device, as far as can be said without touching it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Checked {
     plan: Arc<CheckedPlan>,
     device: Arc<Device>,
+    engine: Arc<dyn HostEngine>,
+    host_deadline: Duration,
+}
+
+impl fmt::Debug for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checked({:?} on {:?})", self.plan, self.device)
+    }
 }
 
 /// A plan with its recordings, and the instance that the last of them ran on.
@@ -328,7 +362,19 @@ impl Checked {
         Ok(Self {
             plan: plan.clone(),
             device: device.clone(),
+            engine: Arc::new(ExactEngine),
+            host_deadline: HOST_DEADLINE,
         })
+    }
+
+    /// With what multiplies in steps of the host, and how long one of them may take.
+    #[must_use]
+    pub fn with_engine(self, engine: Arc<dyn HostEngine>, host_deadline: Duration) -> Self {
+        Self {
+            engine,
+            host_deadline,
+            ..self
+        }
     }
 
     /// Records single tokens at the first, middle and last position in two fresh executors.
@@ -354,7 +400,9 @@ impl Checked {
             let fresh = Instance::new(&self.device, &self.plan, source).at(Stage::Record)?;
             drop(last.take());
             let mut fresh = fresh;
-            let eager = EagerExecutor::new(&fresh, objects).at(Stage::Record)?;
+            let engine = self.engine.clone();
+            let eager = EagerExecutor::with_engine(&fresh, objects, engine, self.host_deadline);
+            let eager = eager.at(Stage::Record)?;
             let tap = tap.as_mut().map(|tap| &mut **tap as &mut dyn PacketTap);
             let recorded = record_positions(&mut fresh, &eager, number, &positions, tap);
             tapes.extend(recorded.at(Stage::Record)?);
@@ -392,7 +440,7 @@ impl Checked {
 
 fn eligible(plan: &Plan) -> Result<(), StageError> {
     match &plan.eligibility {
-        Eligibility::Whole => Ok(()),
+        Eligibility::Whole | Eligibility::Segments(_) => Ok(()),
         Eligibility::Refused(reasons) => {
             let reason = |reason: &refrain_planner::plan::RefusalReason| {
                 let step = reason.step.and_then(|step| plan.steps.get(step as usize));
@@ -404,6 +452,18 @@ fn eligible(plan: &Plan) -> Result<(), StageError> {
             Err(StageError::Ineligible(reasons.iter().map(reason).collect()))
         }
     }
+}
+
+/// Refuses one tape for a plan with steps of the host, before the device is touched.
+pub(crate) fn one_tape(plan: &Plan) -> Result<(), Poisoned> {
+    let Eligibility::Segments(reasons) = &plan.eligibility else {
+        return Ok(());
+    };
+    let details: Vec<&str> = reasons
+        .iter()
+        .map(|reason| reason.detail.as_str())
+        .collect();
+    Err(StageError::HostSteps(details.join("; "))).at(Stage::Check)
 }
 
 impl Recorded {
@@ -506,6 +566,45 @@ impl Reconciled {
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
         let replayer = Replayer::new(instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
+            replayer: replayer.at(Stage::Lower)?,
+            lowered,
+        })
+    }
+}
+
+/// A plan with steps of the host whose segments may be published.
+#[derive(Debug)]
+pub struct ReadySegments {
+    /// Publishes segments and executes the steps between them.
+    pub replayer: SegmentReplayer,
+    /// Address-free packets of each run of launches, those beside steps of the host included, in order.
+    pub lowered: Vec<Lowered>,
+}
+
+impl Reconciled {
+    /// Lowers the runs of launches between steps of the host, probes the hand-off, and binds them to
+    /// the instance. A plan without such steps is one segment.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`].
+    pub fn ready_segments(
+        &self,
+        objects: &dyn CodeObjects,
+        transport: Transport,
+        policy: Policy,
+        in_flight: u32,
+        deadline: Duration,
+    ) -> Result<ReadySegments, Poisoned> {
+        let plan = self.instance.plan();
+        let images = images(plan, objects).at(Stage::Lower)?;
+        let mut lowered = Vec::new();
+        for segment in crate::segments::runs(plan) {
+            let run = lower_segment(&segment, &images, transport, policy).at(Stage::Lower)?;
+            lowered.push(run);
+        }
+        tracing::info!(%transport, segments = lowered.len(), "lowered and read back");
+        let replayer = SegmentReplayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        Ok(ReadySegments {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
         })

@@ -16,11 +16,11 @@ use refrain_recorder::{CodeObjects, Instance};
 use std::time::{Duration, Instant};
 
 /// Smallest and largest ring that ROCr makes, in packets (ROCr GPU limits).
-const RING: (u64, u64) = (64, 131_072);
+pub(crate) const RING: (u64, u64) = (64, 131_072);
 /// Alignment of the indirect buffer in bytes: what ROCr and the public encoders use.
 const IB_ALIGN: u64 = 4096;
 
-type Packet = [u8; 64];
+pub(crate) type Packet = [u8; 64];
 
 /// Why a replay failed. After one of these nothing is replayed any more.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -111,9 +111,10 @@ impl Replayer {
         let device = instance.device();
         let plan = instance.plan();
         let failed = |what| move |source| StageError::Allocation { what, source };
+        let segment = refrain_lower::whole(plan)?;
         let bytes = lowered
             .arena()
-            .fill(plan, &|buffer| instance.base(buffer))?;
+            .fill(&segment, &|buffer| instance.base(buffer))?;
         let arena = device
             .alloc(
                 MemoryKind::Kernarg,
@@ -385,7 +386,7 @@ impl Drop for Replayer {
     }
 }
 
-fn load(
+pub(crate) fn load(
     instance: &Instance,
     objects: &dyn CodeObjects,
 ) -> Result<(Vec<Executable>, Vec<u64>), StageError> {
@@ -417,7 +418,7 @@ fn load(
     Ok((loaded.into_iter().map(|row| row.1).collect(), handles))
 }
 
-fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {
+pub(crate) fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let failed = |source| StageError::Allocation {
         what: "indirect buffer",
@@ -432,7 +433,11 @@ fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageEr
     Ok(buffer)
 }
 
-fn vendor_packet(address: u64, dwords: usize, signal: u64) -> Result<Packet, StageError> {
+pub(crate) fn vendor_packet(
+    address: u64,
+    dwords: usize,
+    signal: u64,
+) -> Result<Packet, StageError> {
     // The encoder limited the words to 20 bits.
     let ib = Pm4Ib {
         address,

@@ -27,7 +27,7 @@ const RECURRENT: &str = concat!(
 const TOKENS: u32 = 12;
 
 fn kinds() -> [ArmKind; 4] {
-    ArmKind::ROWS.map(|row| row.kind)
+    [ArmKind::Eager, ArmKind::Graph, ArmKind::Aql, ArmKind::Pm4]
 }
 
 fn recurrent_plan(target: Target, context: u32) -> Arc<CheckedPlan> {
@@ -71,7 +71,7 @@ fn expected(kind: ArmKind, launches: u64) -> Observed {
             replays: tokens,
             ..none
         },
-        ArmKind::Pm4 => Observed {
+        ArmKind::Pm4 | ArmKind::Segments => Observed {
             replays: tokens,
             indirect_buffers: Some(tokens),
             ..none
@@ -116,6 +116,47 @@ fn every_arm_gives_the_same_tokens_and_counts_prove_its_route() {
             assert_eq!(once, twice, "one identity for all rows of an arm");
         }
     }
+}
+
+/// A plan with steps of the host: segments replay, and nothing that would freeze a step is made.
+#[test]
+fn segments_are_the_only_retained_arm_of_a_plan_with_steps_of_the_host() {
+    let file = ModelSource::open(MODEL).unwrap();
+    let machine = Machine::load("gfx1201").unwrap();
+    let options = CompileOptions {
+        context: Some(64),
+        gpu_layers: refrain_planner::placement::GpuLayers::Count(2),
+        exec: "cpu".parse().unwrap(),
+        ..CompileOptions::default()
+    };
+    let plan = Arc::new(compile(&file, &machine, &options).unwrap());
+    let kinds = ArmKind::ROWS.map(|row| row.kind);
+    let (opened, options) = (device(Target::Gfx1201), ArmOptions::default());
+    let made = Arms::new(opened, &plan, &source(), &EmbeddedObjects, &kinds, options);
+    let mut arms = made.unwrap();
+    let refused: Vec<_> = arms
+        .refused()
+        .iter()
+        .map(|row| (row.0, row.1.code))
+        .collect();
+    let tapes = [ArmKind::Graph, ArmKind::Aql, ArmKind::Pm4];
+    assert_eq!(refused, tapes.map(|kind| (kind, Code::HostSteps)));
+    arms.prefill(&PROMPT).unwrap();
+    let launches = plan.launches().count() as u64 * u64::from(TOKENS);
+    let (eager, segments) = (arms.row(0, TOKENS).unwrap(), arms.row(1, TOKENS).unwrap());
+    assert_eq!(eager.tokens, segments.tokens);
+    assert_eq!(
+        (eager.observed.hip_launches, eager.host.len()),
+        (launches, 0)
+    );
+    let runs = refrain_replay::segments::runs(&plan).len() as u64;
+    let expected = Observed {
+        replays: u64::from(TOKENS),
+        device_launches: Some(launches),
+        indirect_buffers: Some(runs * u64::from(TOKENS)),
+        ..Observed::default()
+    };
+    assert_eq!(segments.observed, expected);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
-use crate::plan::{Digest, Eligibility, Model, ModelFile, Options, Plan};
+use crate::plan::{Digest, Eligibility, Model, ModelFile, Options, Plan, RefusalReason, Step};
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
@@ -306,6 +306,7 @@ impl<'a> Prepared<'a> {
         })?;
         let schedule = schedule::build(&steps, self.target);
         let memory = Memory::of(self.target, &buffers, &kernels, &steps, &schedule);
+        let eligibility = eligibility(&steps);
         Ok(Plan {
             producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
             model: Model {
@@ -322,8 +323,7 @@ impl<'a> Prepared<'a> {
             kernels,
             steps,
             schedule,
-            // Every step that lowering knows is a launch, and no kernel takes a by-value position.
-            eligibility: Eligibility::Whole,
+            eligibility,
             memory,
         })
     }
@@ -359,6 +359,34 @@ impl<'a> Prepared<'a> {
         let attention = (0..g.layers).filter(keeps_rows).count();
         row_bytes.saturating_mul(2).saturating_mul(attention as u64)
     }
+}
+
+/// Code of the refusal to retain steps of the host in one tape.
+pub const HOST_STEPS: u16 = 28;
+/// Names of steps that a refusal gives.
+const NAMED: usize = 3;
+
+/// No kernel takes a by-value position, so that only steps of the host stand against one tape.
+fn eligibility(steps: &[Step]) -> Eligibility {
+    let barriers = || (0..).zip(steps).filter(|(_, step)| step.body.is_barrier());
+    let Some((first, _)) = barriers().next() else {
+        return Eligibility::Whole;
+    };
+    let names: Vec<&str> = barriers()
+        .take(NAMED)
+        .map(|(_, step)| step.name.as_str())
+        .collect();
+    let count = barriers().count();
+    let more = if count > NAMED { ", …" } else { "" };
+    let detail = format!(
+        "{count} steps are the host's ({}{more}) and cannot be in a tape: use --retain segments",
+        names.join(", ")
+    );
+    Eligibility::Segments(vec![RefusalReason {
+        code: HOST_STEPS,
+        step: Some(first),
+        detail,
+    }])
 }
 
 fn target(machine: &Machine) -> Result<Target, PlanError> {

@@ -1,6 +1,6 @@
 //! Model files against the declarations: what fits, and what is refused with which values.
 
-use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q4_0, Tiny, plan, repository, unfused};
+use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q2_0, Tiny, plan, repository, unfused};
 use refrain_kernels::Dtype;
 use refrain_planner::arch::{ARCHS, ArchError, RopeStyle, bind};
 use refrain_planner::gguf::GgufError;
@@ -132,8 +132,8 @@ const WRONG: &[(&str, Edit, &[&str])] = &[
     ),
     (
         "unsupported type",
-        |t| t.tensor("blk.0.ffn_up", &[64, 96], Q4_0),
-        &["blk.0.ffn_up", "Q4_0", "q8_0"],
+        |t| t.tensor("blk.0.ffn_up", &[64, 96], Q2_0),
+        &["blk.0.ffn_up", "Q2_0", "q8_0"],
     ),
     (
         "bias",
@@ -327,7 +327,9 @@ fn a_tied_head_reads_the_embedding() {
     assert_eq!(untied.model.tensors.len(), tied.model.tensors.len() + 1);
     let weight = |plan: &CheckedPlan, name: &str, arg: usize| {
         let step = plan.steps.iter().find(|step| step.name == name).unwrap();
-        let StepBody::Launch(launch) = &step.body;
+        let StepBody::Launch(launch) = &step.body else {
+            panic!("a launch")
+        };
         launch.args[arg]
     };
     assert_eq!(weight(&tied, "output", 0), weight(&tied, "embed", 0));

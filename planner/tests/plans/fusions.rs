@@ -246,7 +246,9 @@ fn a_family_shares_buffers_and_differs_in_its_splits() {
             .iter()
             .find(|step| step.name.ends_with("attn_split.split"));
         split.map_or(1, |step| {
-            let StepBody::Launch(launch) = &step.body;
+            let StepBody::Launch(launch) = &step.body else {
+                panic!("a launch")
+            };
             launch.grid[0] / 4
         })
     });

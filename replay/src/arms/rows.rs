@@ -4,7 +4,7 @@
 //! the completion signals of the replayers, the control block, and on the software GPU its packet
 //! processor.
 
-use super::{Arm, Arms, Executor};
+use super::{Arm, ArmKind, Arms, Executor};
 use crate::refusal::{Code, Refusal};
 use crate::replayer::ReplayError;
 use crate::session::SessionError;
@@ -43,7 +43,8 @@ pub struct Row {
     pub identity: String,
     /// Digest of the kernel arguments in device memory after the row; `None` where HIP keeps them.
     pub arguments: Option<[u8; 32]>,
-    /// Time of the host path per token: launch calls, or signal, packets and doorbell; no waiting.
+    /// Time of the host path per token: launch calls, or signal, packets and doorbell; no waiting and
+    /// no steps of the host. Empty for eager tokens of a plan with such steps.
     pub host: Vec<Duration>,
     /// From the first submission to the end of the last token.
     pub wall: Duration,
@@ -80,10 +81,19 @@ impl Arms {
             host: Vec::with_capacity(tokens as usize),
             wall: Duration::ZERO,
         };
+        // With steps of the host an eager call waits for the GPU, so it is no host path.
+        let hosted = self.instance.plan().barriers().next().is_some();
+        let eager = self
+            .arms
+            .get(index)
+            .is_some_and(|arm| arm.kind == ArmKind::Eager);
+        let timed = !(hosted && eager);
         let begin = Instant::now();
         for number in 1..=tokens {
             let host = self.submit(index)?;
-            row.host.push(host);
+            if timed {
+                row.host.push(host);
+            }
             if number % self.in_flight == 0 {
                 self.wait(index)?;
             }
@@ -95,15 +105,22 @@ impl Arms {
         let end = self.instance.words()?.get(Word::Pos);
         row.last_position = end.saturating_sub(1);
         row.observed = difference(before, self.counted(index));
-        if let Some(Executor::Packets(replayer, _)) = self.arms.get(index).map(|arm| &arm.executor)
-        {
-            let bytes = replayer.arena_bytes().map_err(|source| {
-                let token = replayer.completed();
-                ReplayError::Device { token, source }
-            })?;
-            row.arguments = Some(*blake3::hash(&bytes).as_bytes());
-        }
+        row.arguments = self.arguments(index)?;
         Ok(row)
+    }
+
+    fn arguments(&self, index: usize) -> Result<Option<[u8; 32]>, SessionError> {
+        let Some(arm) = self.arms.get(index) else {
+            return Ok(None);
+        };
+        let bytes = match &arm.executor {
+            Executor::Eager | Executor::Graph(_) => return Ok(None),
+            Executor::Packets(replayer, _) => replayer.arena_bytes(),
+            Executor::Segments(segments) => segments.replayer.arena_bytes(),
+        };
+        let token = arm.replays();
+        let bytes = bytes.map_err(|source| ReplayError::Device { token, source })?;
+        Ok(Some(*blake3::hash(&bytes).as_bytes()))
     }
 
     fn submit(&mut self, index: usize) -> Result<Duration, SessionError> {
@@ -112,7 +129,7 @@ impl Arms {
         };
         let start = Instant::now();
         match &mut arm.executor {
-            Executor::Eager => self.eager.submit()?,
+            Executor::Eager => self.eager.submit(&self.instance)?,
             Executor::Graph(graph) => {
                 let launched = graph.launch();
                 launched.map_err(|source| ReplayError::Device { token: 0, source })?;
@@ -121,6 +138,12 @@ impl Arms {
             Executor::Packets(replayer, _) => {
                 replayer.submit()?;
                 return Ok(replayer.last_host());
+            }
+            // Nor are the steps of the host, which the call executes.
+            Executor::Segments(segments) => {
+                let mut host = self.eager.host();
+                segments.replayer.submit(&self.instance, &mut host)?;
+                return Ok(segments.replayer.last_host());
             }
         }
         Ok(start.elapsed())
@@ -137,6 +160,7 @@ impl Arms {
                 Ok(waited.map_err(|source| ReplayError::Device { token: 0, source })?)
             }
             Executor::Packets(replayer, _) => Ok(replayer.drain()?),
+            Executor::Segments(segments) => Ok(segments.replayer.drain()?),
         }
     }
 

@@ -3,10 +3,12 @@
 use super::StageError;
 use crate::refusal::{Code, TABLE};
 use refrain_device::DeviceError;
+use refrain_kernels::Dtype;
 use refrain_lower::{EncodingError, ImageError, LowerError};
 use refrain_packet::kd;
 use refrain_packet::launch::EncodeError;
 use refrain_planner::placement::PlacementError;
+use refrain_planner::plan::Exec;
 use refrain_recorder::file::TapeFileError;
 use refrain_recorder::reconcile::{StepRef, TapeId};
 use refrain_recorder::source::SourceError;
@@ -239,8 +241,41 @@ fn rows() -> Vec<(Code, StageError)> {
                 source: device(),
             },
         ),
+        (Code::HostSteps, StageError::HostSteps(text())),
+        (
+            Code::HostSteps,
+            LowerError::Barriers {
+                count: 1,
+                first: text(),
+            }
+            .into(),
+        ),
+        (Code::Handshake, StageError::Handshake(text())),
+        (
+            Code::HostMemoryShort,
+            InstanceError::HostMemory {
+                needed: 2,
+                available: 1,
+            }
+            .into(),
+        ),
+        (
+            Code::Unencodable,
+            StageError::RingTooSmall {
+                packets: 2,
+                most: 1,
+            },
+        ),
     ]
 }
+
+/// Refusals that are made as such, by the session and the command line; tests/segments.rs and the
+/// command line's tests meet each.
+const DIRECT: [Code; 3] = [
+    Code::ShareNotPinned,
+    Code::NothingSpilled,
+    Code::NothingDivided,
+];
 
 /// Refusals before there is a plan.
 fn placement_rows() -> Vec<(Code, PlacementError)> {
@@ -263,7 +298,9 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
         (
             Code::HostExec,
             PlacementError::HostExec {
-                exec: "cpu".to_owned(),
+                exec: Exec::Cpu,
+                tensor: text(),
+                dtype: Dtype::MQ4_G256,
             },
         ),
         (
@@ -311,7 +348,9 @@ fn every_code_has_an_error_and_every_error_its_code() {
         |code| later.contains(&code) || placements.iter().any(|(known, _)| *known == code);
     for row in TABLE {
         assert!(
-            rows.iter().any(|(code, _)| *code == row.code) || planned(row.code),
+            rows.iter().any(|(code, _)| *code == row.code)
+                || planned(row.code)
+                || DIRECT.contains(&row.code),
             "{} is never refused",
             row.code
         );

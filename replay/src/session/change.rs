@@ -21,6 +21,8 @@ pub(super) struct Member {
     pub(super) lowered: Option<Lowered>,
     pub(super) eager: EagerExecutor,
     pub(super) bucket: u32,
+    /// Launches of a token outside of split steps.
+    pub(super) outside_splits: u64,
 }
 
 impl Session {
@@ -41,6 +43,11 @@ impl Session {
             let refusal = Refusal::new(Code::BeyondContext, "a family without plans");
             return Err(SessionError::Refused(refusal));
         };
+        let hosted = |plan: &Arc<CheckedPlan>| plan.barriers().next().is_some();
+        if !rest.is_empty() && plans.iter().any(hosted) {
+            let text = "a family of buckets with steps of the host; leave out --buckets";
+            return Err(SessionError::Refused(Refusal::new(Code::HostSteps, text)));
+        }
         let mut session = Self::new(opened, whole, source, objects, options)?;
         for plan in rest.iter().rev() {
             // Its own recording, on buffers of its own, which are freed once its packets are made.
@@ -172,6 +179,7 @@ impl Session {
             std::mem::swap(&mut self.lowered, &mut member.lowered);
             std::mem::swap(&mut self.eager, &mut member.eager);
             std::mem::swap(&mut self.bucket, &mut member.bucket);
+            std::mem::swap(&mut self.outside_splits, &mut member.outside_splits);
             self.counters.bucket_switches += 1;
         }
         Ok(())
@@ -223,5 +231,6 @@ fn member(
         lowered,
         eager: EagerExecutor::new(instance, objects)?,
         bucket: instance.plan().options.bucket,
+        outside_splits: super::outside_splits(instance.plan()),
     })
 }

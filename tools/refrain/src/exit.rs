@@ -38,7 +38,7 @@ exits! {
     Usage 2 "usage: an argument is missing, unknown or out of range";
     Data 65 "bad data: a model, plan, tape, profile or prompt cannot be used";
     NoInput 66 "an input file does not exist";
-    NoDevice 69 "the device is not there: library, driver, rights or card";
+    NoDevice 69 "the device is not there or not free: library, driver, rights, card or another process";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
     NotStationary 75 "a benchmark did not become stationary, so its speeds may not be quoted";
@@ -109,6 +109,22 @@ pub enum CliError {
     /// A prompt that cannot be used.
     #[error("{0}")]
     Prompt(String),
+    /// A fault script that cannot be used.
+    #[error("{path}: {what}")]
+    Script {
+        /// As given.
+        path: String,
+        /// Why, and what to write.
+        what: String,
+    },
+    /// Strict mode found something.
+    #[error(
+        "strict mode has {count} different reports, printed above: the tokens may be right, the form is not safe"
+    )]
+    Reported {
+        /// Different reports.
+        count: u64,
+    },
     /// An argument that cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -161,6 +177,14 @@ pub enum CliError {
         code: Option<i32>,
         /// What it wrote to stderr.
         said: String,
+    },
+    /// Another process works on the device that is to be measured.
+    #[error("{device} is held by {holder}; measure when it is idle")]
+    DeviceHeld {
+        /// As given.
+        device: String,
+        /// Who.
+        holder: String,
     },
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
@@ -253,7 +277,8 @@ fn of_cli(error: &CliError) -> Exit {
     match error {
         CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
         CliError::Io { .. } | CliError::NotAFile { .. } => Exit::Io,
-        CliError::Kind { .. } | CliError::NotFinite { .. } => Exit::Data,
+        CliError::Kind { .. } | CliError::NotFinite { .. } | CliError::Script { .. } => Exit::Data,
+        CliError::Reported { .. } => Exit::Failure,
         CliError::Prompt(_) | CliError::Packets(_) | CliError::TooLong { .. } => Exit::Data,
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
@@ -268,6 +293,7 @@ fn of_cli(error: &CliError) -> Exit {
             .copied()
             .find(|exit| Some(i32::from(exit.number())) == *code)
             .unwrap_or(Exit::Failure),
+        CliError::DeviceHeld { .. } => Exit::NoDevice,
     }
 }
 
@@ -366,6 +392,14 @@ mod tests {
                 74,
             ),
             (CliError::Prompt(path()), 65),
+            (
+                CliError::Script {
+                    path: path(),
+                    what: path(),
+                },
+                65,
+            ),
+            (CliError::Reported { count: 1 }, 1),
             (CliError::Packets(path()), 65),
             (CliError::NotFinite { tokens: 0 }, 65),
             (CliError::Usage(path()), 2),

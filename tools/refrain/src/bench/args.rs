@@ -74,8 +74,9 @@ pub struct BenchRunArgs {
     /// Models, or plan files with their models beside them. Several are compared with each other.
     #[arg(required = true, value_name = "MODEL|PLAN")]
     pub models: Vec<PathBuf>,
-    /// Arms, the first is what the others are compared with: eager, graph, aql, pm4.
-    #[arg(long, value_delimiter = ',', default_value = "eager,graph,aql,pm4", value_parser = parse_arm)]
+    /// Arms, the first is what the others are compared with: eager, graph, aql, pm4, segments. Default:
+    /// eager,graph,aql,pm4; eager,segments for a plan with steps of the host.
+    #[arg(long, value_delimiter = ',', value_parser = parse_arm)]
     pub arms: Vec<ArmKind>,
     /// Positions at which rows start. Default: 128, or the middle of a shorter plan.
     #[arg(long, value_delimiter = ',', value_name = "POSITION,…")]

@@ -135,6 +135,10 @@ pub struct PlanFacts {
     pub sequence_hash: String,
     /// Launches of one token.
     pub launches: usize,
+    /// Runs of launches between steps of the host; 1 where there are none.
+    pub runs: usize,
+    /// Steps of the host of one token.
+    pub host_steps: usize,
     /// Distinct kernels.
     pub unique_kernels: usize,
     /// Waits of one token.
@@ -159,7 +163,7 @@ pub struct PlanFacts {
 pub struct ArmFacts {
     /// Index into `plans`.
     pub plan: usize,
-    /// Kind: `eager`, `graph`, `aql`, `pm4`.
+    /// Kind: `eager`, `graph`, `aql`, `pm4`, `segments`.
     pub kind: String,
     /// Whether a token of it is something made before.
     pub retained: bool,
@@ -213,7 +217,8 @@ pub struct Row {
     pub round: usize,
     /// Wall time per token. On the software GPU a CPU's time.
     pub wall_us: f64,
-    /// Median host path per token.
+    /// Median host path per token; 0 for eager tokens of a plan with steps of the host, whose calls wait
+    /// for the GPU.
     pub host_us: f64,
     /// Slowest host path of a token.
     pub host_us_max: f64,

@@ -33,8 +33,13 @@ fn write_text(out: &mut String, report: &Report) -> fmt::Result {
     for plan in &report.plans {
         writeln!(
             out,
-            "plan       {} {}, sequence {}, {} launches, {} waits",
-            plan.label, plan.model_name, plan.sequence_hash, plan.launches, plan.waits
+            "plan       {} {}, sequence {}, {} launches, {} waits, {} steps of the host",
+            plan.label,
+            plan.model_name,
+            plan.sequence_hash,
+            plan.launches,
+            plan.waits,
+            plan.host_steps
         )?;
     }
     writeln!(

@@ -149,7 +149,7 @@ fn contradictions(args: &BenchRunArgs) -> Result<(), CliError> {
     kinds.dedup();
     let text = if kinds.len() != args.arms.len() {
         "--arms names an arm twice"
-    } else if args.arms.iter().any(|kind| kind.row().retained) && !kinds.contains(&ArmKind::Eager) {
+    } else if kinds.iter().any(|kind| kind.row().retained) && !kinds.contains(&ArmKind::Eager) {
         // A retained form's speed is never stated alone.
         "--arms needs eager beside a retained arm"
     } else if args.model_file.is_some() && args.models.len() > 1 {
@@ -162,7 +162,7 @@ fn contradictions(args: &BenchRunArgs) -> Result<(), CliError> {
 
 /// Runs everything in this process.
 fn here(args: &BenchRunArgs, process: usize) -> anyhow::Result<(Report, Option<Refusal>)> {
-    let opened = super::open_device(&args.device)?;
+    let opened = super::open_device(&args.device, None)?;
     let target = opened.device.info().target.clone();
     let mut subjects = Vec::new();
     for path in &args.models {
@@ -292,16 +292,23 @@ fn prepare(
         in_flight: report.settings.in_flight,
         ..ArmOptions::default()
     };
+    let hosted = subject.plan.barriers().next().is_some();
+    let kinds = match (&args.arms[..], hosted) {
+        ([], false) => &[ArmKind::Eager, ArmKind::Graph, ArmKind::Aql, ArmKind::Pm4][..],
+        ([], true) => &[ArmKind::Eager, ArmKind::Segments],
+        (given, _) => given,
+    };
+    let objects = &EmbeddedObjects;
     let arms = Arms::new(
         opened.clone(),
         &subject.plan,
         &source,
-        &EmbeddedObjects,
-        &args.arms,
+        objects,
+        kinds,
         options,
     )?;
     let mut indices = Vec::new();
-    for &kind in &args.arms {
+    for &kind in kinds {
         let made = arms.arms().iter().find(|arm| arm.kind() == kind);
         let refused = arms.refused().iter().find(|row| row.0 == kind);
         if made.is_some() {

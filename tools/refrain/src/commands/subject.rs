@@ -46,7 +46,7 @@ pub(super) fn open(
     }
     let source = input::open_model(path)?;
     let machine = super::profile(choices, target)?;
-    let plan = compile(&source, &machine, &super::compile_options(choices))
+    let plan = compile(&source, &machine, &super::compile_options(choices)?)
         .with_context(|| path.display().to_string())?;
     Ok(Subject {
         plan: Arc::new(plan),

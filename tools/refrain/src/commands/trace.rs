@@ -12,7 +12,7 @@ use crate::output;
 use anyhow::Context;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::durable;
-use refrain_planner::plan::{Hazard, Invalidate, StepBody, Wait};
+use refrain_planner::plan::{Hazard, Invalidate, Wait};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::arms::{ArmOptions, Arms};
 use refrain_replay::strict::{Footprint, StrictConfig, declarations};
@@ -112,7 +112,7 @@ fn token(
         host: Vec::new(),
         footprints: Vec::new(),
         packets: match retained {
-            ArmKind::Aql => plan.steps.len(),
+            ArmKind::Aql => plan.launches().count(),
             _ => 1,
         },
         tokens: Vec::new(),
@@ -227,7 +227,7 @@ fn trace(plan: &CheckedPlan, args: &TraceArgs, traced: &Traced) -> Value {
             "transport": args.transport.transport().to_string(),
             "position": args.position,
             "token": traced.tokens.first(),
-            "launches": plan.steps.len(),
+            "launches": plan.launches().count(),
             "waits": plan.schedule.waits.len(),
             "footprints": traced.footprints.len(),
             "hazards": traced.reports,
@@ -263,13 +263,16 @@ fn launches(plan: &CheckedPlan, traced: &Traced, events: &mut Vec<Value>) -> u64
             }
             at += 1;
         }
-        let StepBody::Launch(launch) = &step.body;
-        let kernel = plan.kernels.get(launch.kernel as usize);
         let (reads, writes, args) = bytes(footprint(&step.name));
         (read, written) = (read + reads, written + writes);
+        let launches = step.body.launches();
+        let kernel = launches
+            .first()
+            .and_then(|launch| plan.kernels.get(launch.kernel as usize));
+        let grid = launches.first().map(|launch| launch.grid);
         events.push(json!({
             "ph": "X", "pid": LAUNCHES, "tid": lane, "name": step.name, "ts": at, "dur": 1,
-            "args": {"kernel": kernel.map(|kernel| &kernel.symbol), "grid": launch.grid, "layer": step.layer, "footprint": args},
+            "args": {"kernel": kernel.map(|kernel| &kernel.symbol), "grid": grid, "layer": step.layer, "footprint": args},
         }));
         events.push(json!({
             "ph": "C", "pid": LAUNCHES, "name": "bytes so far", "ts": at,

@@ -213,10 +213,14 @@ fn what_cannot_run_is_refused_at_the_start() {
         (
             &["--arms", "eager,vulkan"],
             2,
-            "known are eager, graph, aql, pm4",
+            "known are eager, graph, aql, pm4, segments",
         ),
         (&["-n", "0"], 2, "0 is not in"),
-        (&["--exec", "cpu", "--gpu-layers", "1"], 77, "RF026"),
+        (
+            &["--exec", "cpu", "--gpu-layers", "2", "--arms", "eager,pm4"],
+            77,
+            "RF028",
+        ),
     ] {
         let ran = bench(more);
         assert_eq!(ran.code, code, "{more:?}: {}", ran.err);

@@ -7,6 +7,8 @@ mod devices;
 mod edges;
 mod formats;
 mod main_job;
+mod offload;
 mod packets;
 mod placement;
+mod strict;
 mod support;

@@ -25,6 +25,8 @@ fn plan(label: &str) -> PlanFacts {
         artifacts: "a".into(),
         sequence_hash: "q".into(),
         launches: LAUNCHES as usize,
+        runs: 1,
+        host_steps: 0,
         unique_kernels: 9,
         waits: 40,
         bucket: 64,
@@ -79,7 +81,7 @@ fn series(arm: usize, kind: ArmKind, us: f64) -> Series {
 
 /// A good report: eager at 100 µs, the others faster.
 pub(crate) fn sample() -> Report {
-    let kinds = ArmKind::ROWS.map(|row| row.kind);
+    let kinds = [ArmKind::Eager, ArmKind::Graph, ArmKind::Aql, ArmKind::Pm4];
     let times = [100.0, 50.0, 10.0, 4.0];
     let mut report = Report {
         schema: SCHEMA.into(),
@@ -315,7 +317,7 @@ fn issue_legacy_rocm_build_6347_modes_of_processes_are_shown() {
 
 #[test]
 fn a_route_of_no_tokens_is_no_panic() {
-    let found = check_route(ArmKind::Pm4, 0, 0, 0, &route(ArmKind::Pm4));
+    let found = check_route(ArmKind::Pm4, &plan("p"), 0, 0, &route(ArmKind::Pm4));
     assert!(found.is_err());
 }
 

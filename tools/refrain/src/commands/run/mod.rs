@@ -5,6 +5,7 @@
 
 mod printer;
 mod report;
+mod soft;
 
 use crate::cli::{CompileArgs, Format, RetainArg, RunArgs};
 use crate::exit::CliError;
@@ -35,6 +36,8 @@ struct Loaded {
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     contradictions(args)?;
+    soft::check(args)?;
+    let faults = args.faults.as_deref().map(soft::script).transpose()?;
     // Inputs are judged before a device is opened, except that a model's default machine is the device's.
     let source = match input::kind(&args.model)? {
         Kind::Plan => None,
@@ -49,34 +52,38 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
-    let opened = super::open_device(&args.device)?;
+    let opened = super::open_device(&args.device, args.strict)?;
+    soft::arm(args, &opened, faults.as_ref())?;
     let loaded = load(args, source, &opened)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
     let options = SessionOptions {
         // What is to be verified must be retained: falling back would verify nothing.
-        retain: if args.verify {
-            Retain::Whole
-        } else {
-            RetainArg::retain(args.retain)
+        retain: match (args.verify, args.retain) {
+            (true, None) if loaded.plan.barriers().next().is_some() => Retain::Segments,
+            (true, None) => Retain::Whole,
+            (_, retain) => RetainArg::retain(retain),
         },
         transport: args.transport.transport(),
         in_flight: args.in_flight,
         ..SessionOptions::default()
     };
-    let device = opened.spec;
+    let device = opened.clone();
     let session = Session::family(opened, &loaded.family, &source, &EmbeddedObjects, options);
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {
             if let (Format::Json, Some(refusal)) = (args.format, error.refusal()) {
-                let report = report::refused(&loaded.plan, device, &refusal);
+                let report = report::refused(&loaded.plan, device.spec, &refusal);
                 output::result(&(serde_json::to_string(&report)? + "\n"))?;
             }
+            soft::injected(args, &device);
+            soft::findings(args, &device)?;
             return Err(error.into());
         }
     };
+    soft::declare(args, &session);
     if let Some(refusal) = session.refusal() {
         output::note(&format!("not replayed: {refusal}"));
     }
@@ -109,18 +116,27 @@ fn decode(
     let mut printer = Printer::new(args, loaded.tokenizer.as_ref(), session.cancel_handle());
     printer.prompt(args);
     let mut on_token = |token| printer.token(token);
-    let (generation, verification) = if args.verify {
-        let result = session.verify(prompt, args.tokens, &mut on_token)?;
-        (result.generation.clone(), Some(result))
+    let generated = if args.verify {
+        let result = session.verify(prompt, args.tokens, &mut on_token);
+        result.map(|result| (result.generation.clone(), Some(result)))
     } else {
-        (session.generate(prompt, args.tokens, &mut on_token)?, None)
+        let result = session.generate(prompt, args.tokens, &mut on_token);
+        result.map(|generation| (generation, None))
     };
+    if generated.is_err() {
+        // What was found until then says why.
+        soft::injected(args, session.opened());
+        soft::findings(args, session.opened())?;
+    }
+    let (generation, verification) = generated?;
     let text = printer.finish()?;
     let state = match &verification {
         Some(_) => Some(hex(&refrain_recorder::state_digest(&session.snapshot()?))),
         None => None,
     };
-    if session.counters().eager_host_us.is_none() {
+    let counters = session.counters();
+    // With steps of the host an eager token's calls wait for the GPU: there is no such figure.
+    if counters.eager_host_us.is_none() && counters.barriers_per_token == 0 {
         session.sample_eager(prompt, EAGER_SAMPLE)?;
     }
     let compared = verification.as_ref().filter(|found| !found.cancelled);
@@ -131,7 +147,9 @@ fn decode(
         verified,
         state,
     };
-    let report = report::report(&loaded.plan, session, outcome);
+    let mut report = report::report(&loaded.plan, session, outcome);
+    report.injected = soft::injected(args, session.opened());
+    report.strict = soft::findings(args, session.opened())?;
     match args.format {
         Format::Json => output::result(&(serde_json::to_string(&report)? + "\n"))?,
         Format::Text => report::summary(&report),
@@ -167,6 +185,12 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
         let difference = difference.unwrap_or_else(|| "the tokens".to_owned());
         return Err(CliError::Differs(difference).into());
     }
+    if let Some(found) = &report.strict
+        && (!found.reports.is_empty() || found.dropped > 0)
+    {
+        let count = found.reports.len() as u64 + found.dropped;
+        return Err(CliError::Reported { count }.into());
+    }
     if report.stop == Some(StopReason::NotFinite.name()) {
         let tokens = report.tokens.len();
         return Err(CliError::NotFinite { tokens }.into());
@@ -194,7 +218,7 @@ fn load(
         }
         Some(source) => {
             let machine = super::profile(&args.compile, &opened.device.info().target)?;
-            let options = super::compile_options(&args.compile);
+            let options = super::compile_options(&args.compile)?;
             let plans = match &args.buckets[..] {
                 [] => compile(source, &machine, &options).map(|plan| vec![plan]),
                 buckets => compile_family(source, &machine, &options, buckets),
