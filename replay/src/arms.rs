@@ -10,6 +10,7 @@ pub use rows::{Observed, Row};
 
 use crate::lifecycle::{Checked, Poisoned, Ready, ReadySegments, StageError, one_tape};
 use crate::open::OpenedDevice;
+use crate::prove::{Credentials, Standing};
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
 use crate::session::SessionError;
@@ -93,7 +94,7 @@ impl ArmKind {
 }
 
 /// How arms run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ArmOptions {
     /// Encoding policies.
     pub policy: Policy,
@@ -101,6 +102,8 @@ pub struct ArmOptions {
     pub in_flight: u32,
     /// Longest wait for one token.
     pub deadline: Duration,
+    /// The proof of the packets, or leave to go without one on a card.
+    pub credentials: Credentials,
 }
 
 impl Default for ArmOptions {
@@ -109,6 +112,7 @@ impl Default for ArmOptions {
             policy: Policy::default(),
             in_flight: 1,
             deadline: Duration::from_secs(60),
+            credentials: Credentials::default(),
         }
     }
 }
@@ -127,6 +131,7 @@ pub struct Arm {
     kind: ArmKind,
     executor: Executor,
     identity: String,
+    standing: Standing,
 }
 
 impl Arm {
@@ -139,6 +144,11 @@ impl Arm {
     /// makes the packets.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// Whether a proof of its packets was shown.
+    pub const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// Dwords of one token's packets; 0 where HIP makes them.
@@ -258,7 +268,7 @@ impl Arms {
         let (instance, eager) = match recorded {
             Some(Ok(reconciled)) => {
                 for &kind in kinds.iter().filter(|kind| kind.row().retained) {
-                    match retained_arm(&reconciled, kind, objects, options) {
+                    match retained_arm(&reconciled, kind, objects, &options) {
                         Ok(arm) => arms.push(arm),
                         Err(error) => refused.push((kind, refusal_or(error)?)),
                     }
@@ -282,6 +292,7 @@ impl Arms {
                 kind: ArmKind::Eager,
                 executor: Executor::Eager,
                 identity: plan.identity().sequence.to_string(),
+                standing: Standing::Unproved,
             });
         }
         arms.sort_by_key(|arm| kinds.iter().position(|kind| *kind == arm.kind));
@@ -416,14 +427,15 @@ fn retained_arm(
     reconciled: &crate::lifecycle::Reconciled,
     kind: ArmKind,
     objects: &dyn CodeObjects,
-    options: ArmOptions,
+    options: &ArmOptions,
 ) -> Result<Arm, SessionError> {
     let plan = reconciled.instance().plan();
     let ArmOptions {
         policy,
         in_flight,
         deadline,
-    } = options;
+        ref credentials,
+    } = *options;
     if kind == ArmKind::Segments {
         return segments_arm(reconciled, objects, options);
     }
@@ -446,13 +458,18 @@ fn retained_arm(
             kind,
             executor: Executor::Graph(Box::new(graph)),
             identity: plan.identity().sequence.to_string(),
+            standing: Standing::Unproved,
         });
     };
-    let Ready { replayer, lowered } =
-        reconciled.ready(objects, transport, policy, in_flight, deadline)?;
+    let Ready {
+        replayer,
+        lowered,
+        standing,
+    } = reconciled.ready(objects, transport, policy, in_flight, deadline, credentials)?;
     Ok(Arm {
         kind,
         identity: hex(lowered.digest()),
+        standing,
         executor: Executor::Packets(Box::new(replayer), Box::new(lowered)),
     })
 }
@@ -460,15 +477,17 @@ fn retained_arm(
 fn segments_arm(
     reconciled: &crate::lifecycle::Reconciled,
     objects: &dyn CodeObjects,
-    options: ArmOptions,
+    options: &ArmOptions,
 ) -> Result<Arm, SessionError> {
     let ArmOptions {
         policy,
         in_flight,
         deadline,
-    } = options;
+        ref credentials,
+    } = *options;
     let transport = Transport::Pm4;
-    let segments = reconciled.ready_segments(objects, transport, policy, in_flight, deadline)?;
+    let segments =
+        reconciled.ready_segments(objects, transport, policy, in_flight, deadline, credentials)?;
     let mut digest = blake3::Hasher::new_derive_key("refrain 1 segments of a benchmark arm");
     for lowered in &segments.lowered {
         digest.update(lowered.digest());
@@ -476,6 +495,7 @@ fn segments_arm(
     Ok(Arm {
         kind: ArmKind::Segments,
         identity: hex(digest.finalize().as_bytes()),
+        standing: segments.standing,
         executor: Executor::Segments(Box::new(segments)),
     })
 }

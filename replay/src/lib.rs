@@ -16,6 +16,7 @@ pub mod arms;
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;
+pub mod prove;
 pub mod refusal;
 pub mod replayer;
 pub mod segments;

@@ -6,8 +6,11 @@
 
 use crate::host_time::HostTimes;
 use crate::lifecycle::transition::Transition;
-use crate::lifecycle::{Checked, Poisoned, Ready, ReadySegments, instance_code, one_tape};
+use crate::lifecycle::{
+    Checked, Poisoned, Ready, ReadySegments, Stage, instance_code, is_real, one_tape,
+};
 use crate::open::OpenedDevice;
+use crate::prove::{Credentials, Standing, presented};
 use crate::refusal::{Code, Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
 use crate::segments::SegmentError;
@@ -217,6 +220,7 @@ pub struct Session {
     segments: Option<ReadySegments>,
     replayer: Option<Replayer>,
     lowered: Option<Lowered>,
+    standing: Standing,
     eager: EagerExecutor,
     /// Executors of the family's other buckets; empty for a plan by itself.
     others: Vec<Member>,
@@ -292,6 +296,24 @@ impl Session {
         options: SessionOptions,
         engine: Arc<dyn HostEngine>,
     ) -> Result<Self, SessionError> {
+        let none = Credentials::default();
+        Self::with_credentials(opened, plan, source, objects, options, engine, &none)
+    }
+
+    /// As [`Self::with_engine`], with a proof or with leave to go without one. A card replays nothing
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_credentials(
+        opened: OpenedDevice,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        options: SessionOptions,
+        engine: Arc<dyn HostEngine>,
+        credentials: &Credentials,
+    ) -> Result<Self, SessionError> {
         opened.device.set_deadline(options.deadline);
         divided(plan)?;
         if options.retain == Retain::Whole {
@@ -299,7 +321,12 @@ impl Session {
         }
         let mut refusal = None;
         if options.retain != Retain::None {
-            match retain(&opened, plan, source, objects, options, engine.clone()) {
+            let setting = Setting {
+                options,
+                engine: engine.clone(),
+                credentials,
+            };
+            match retain(&opened, plan, source, objects, setting) {
                 Ok(retained) => {
                     let mut session = Self::with(opened, retained);
                     session.falls_back = options.retain == Retain::Auto;
@@ -342,11 +369,16 @@ impl Session {
             segments,
         } = retained;
         let mut counters = plan_counters(instance.plan());
-        let (replayer, lowered) = match ready {
-            Some(Ready { replayer, lowered }) => (Some(replayer), Some(lowered)),
-            None => (None, None),
+        let (replayer, lowered, standing) = match ready {
+            Some(Ready {
+                replayer,
+                lowered,
+                standing,
+            }) => (Some(replayer), Some(lowered), standing),
+            None => (None, None, Standing::Unproved),
         };
         counters.dwords = lowered.as_ref().map_or(0, Lowered::dwords);
+        let standing = segments.as_ref().map_or(standing, |made| made.standing);
         if let Some(segments) = &segments {
             counters.dwords = segments.lowered.iter().map(Lowered::dwords).sum();
         }
@@ -355,6 +387,7 @@ impl Session {
             segments,
             replayer,
             lowered,
+            standing,
             eager,
             others: Vec::new(),
             bucket: instance.plan().options.bucket,
@@ -394,6 +427,11 @@ impl Session {
     /// The packets of a token without addresses; `None` when eager.
     pub const fn lowered(&self) -> Option<&Lowered> {
         self.lowered.as_ref()
+    }
+
+    /// Whether a proof of the retained form was shown.
+    pub const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// The segments' packets and their replayer; `None` when eager or one tape.
@@ -833,14 +871,30 @@ fn divided(plan: &CheckedPlan) -> Result<(), SessionError> {
     )))
 }
 
+/// What a retained form is made with.
+struct Setting<'a> {
+    options: SessionOptions,
+    engine: Arc<dyn HostEngine>,
+    credentials: &'a Credentials,
+}
+
 fn retain(
     opened: &OpenedDevice,
     plan: &Arc<CheckedPlan>,
     source: &dyn TensorSource,
     objects: &dyn CodeObjects,
-    options: SessionOptions,
-    engine: Arc<dyn HostEngine>,
+    setting: Setting<'_>,
 ) -> Result<Retained, Poisoned> {
+    let Setting {
+        options,
+        engine,
+        credentials,
+    } = setting;
+    // Nothing that is recorded could change this answer.
+    presented(is_real(&opened.device), credentials).map_err(|refusal| Poisoned {
+        stage: Stage::Prove,
+        error: Box::new(refusal.into()),
+    })?;
     let reconciled = record_with(opened, plan, source, objects, engine, options.deadline)?;
     let SessionOptions {
         transport,
@@ -851,9 +905,11 @@ fn retain(
     } = options;
     let (mut ready, mut segments) = (None, None);
     if plan.barriers().next().is_none() {
-        ready = Some(reconciled.ready(objects, transport, policy, in_flight, deadline)?);
+        let made = reconciled.ready(objects, transport, policy, in_flight, deadline, credentials);
+        ready = Some(made?);
     } else {
-        let made = reconciled.ready_segments(objects, transport, policy, in_flight, deadline);
+        let made =
+            reconciled.ready_segments(objects, transport, policy, in_flight, deadline, credentials);
         segments = Some(made?);
     }
     let (instance, eager, agreement) = reconciled.into_parts();

@@ -16,6 +16,7 @@ use refrain_planner::machine::Machine;
 use refrain_planner::{CheckedPlan, CompileOptions, ModelSource, compile, compile_family};
 use refrain_recorder::{EmbeddedObjects, FileSource, first_difference};
 use refrain_replay::arms::{ArmKind, ArmOptions, Arms, Observed};
+use refrain_replay::prove::Credentials;
 use refrain_replay::{Code, Retain, Route, Session, SessionError, SessionOptions, Transport};
 use std::path::Path;
 use std::sync::Arc;
@@ -306,8 +307,8 @@ fn a_family_switches_tapes_where_a_bucket_ends() {
             in_flight: 4,
             ..SessionOptions::default()
         };
-        let opened = device(Target::Gfx1201);
-        let made = Session::family(opened, &plans, &source(), &EmbeddedObjects, options);
+        let (opened, none) = (device(Target::Gfx1201), Credentials::default());
+        let made = Session::family(opened, &plans, &source(), &EmbeddedObjects, options, &none);
         let mut session = made.unwrap();
         for texts in 1..3 {
             let found = session.generate(&PROMPT, 40, &mut |_| {}).unwrap();
@@ -329,9 +330,16 @@ fn a_family_switches_tapes_where_a_bucket_ends() {
 fn a_family_of_other_buffers_is_refused() {
     let plans = [plan(Target::Gfx1201, 32), plan(Target::Gfx1201, 64)];
     let options = SessionOptions::default();
-    let opened = device(Target::Gfx1201);
+    let (opened, none) = (device(Target::Gfx1201), Credentials::default());
     let larger_first = [plans[1].clone(), plans[0].clone()];
-    let made = Session::family(opened, &larger_first, &source(), &EmbeddedObjects, options);
+    let made = Session::family(
+        opened,
+        &larger_first,
+        &source(),
+        &EmbeddedObjects,
+        options,
+        &none,
+    );
     let error = made.unwrap_err().to_string();
     assert!(error.contains("bytes, not"), "{error}");
 }

@@ -299,7 +299,7 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
             Code::HostExec,
             PlacementError::HostExec {
                 exec: Exec::Cpu,
-                tensor: text(),
+                tensor: "blk.0.attn_q.weight".to_owned(),
                 dtype: Dtype::MQ4_G256,
             },
         ),

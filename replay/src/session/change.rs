@@ -3,15 +3,16 @@
 //! [`crate::lifecycle::transition`]; texts and steps are left to the parent.
 
 use super::{Retain, Session, SessionError, SessionOptions, record};
-use crate::lifecycle::Ready;
 use crate::lifecycle::transition::{Facts, Transition, judge};
+use crate::lifecycle::{Making, Ready};
 use crate::open::OpenedDevice;
+use crate::prove::Credentials;
 use crate::refusal::{Code, Refusal};
 use crate::replayer::{ReplayError, Replayer};
 use refrain_lower::Lowered;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::plan::BufferKind;
-use refrain_recorder::{CodeObjects, EagerExecutor, Instance, TensorSource};
+use refrain_recorder::{CodeObjects, EagerExecutor, ExactEngine, Instance, TensorSource};
 use std::sync::Arc;
 
 /// Executors of one bucket of a family.
@@ -31,13 +32,14 @@ impl Session {
     /// goes on under the next plan where its bucket ends, with nothing in flight.
     ///
     /// # Errors
-    /// As [`Self::new`]; where one plan is refused, none is retained.
+    /// As [`Self::with_credentials`]; where one plan is refused, none is retained.
     pub fn family(
         opened: OpenedDevice,
         plans: &[Arc<CheckedPlan>],
         source: &dyn TensorSource,
         objects: &dyn CodeObjects,
         options: SessionOptions,
+        credentials: &Credentials,
     ) -> Result<Self, SessionError> {
         let Some((whole, rest)) = plans.split_last() else {
             let refusal = Refusal::new(Code::BeyondContext, "a family without plans");
@@ -48,7 +50,9 @@ impl Session {
             let text = "a family of buckets with steps of the host; leave out --buckets";
             return Err(SessionError::Refused(Refusal::new(Code::HostSteps, text)));
         }
-        let mut session = Self::new(opened, whole, source, objects, options)?;
+        let engine = Arc::new(ExactEngine);
+        let mut session =
+            Self::with_credentials(opened, whole, source, objects, options, engine, credentials)?;
         for plan in rest.iter().rev() {
             // Its own recording, on buffers of its own, which are freed once its packets are made.
             let reconciled = match session.replayer.is_some() {
@@ -56,7 +60,7 @@ impl Session {
                 false => None,
             };
             session.instance.set_plan(plan)?;
-            let member = member(&session.instance, reconciled, objects, options);
+            let member = member(&session.instance, reconciled, objects, options, credentials);
             session.instance.set_plan(whole)?;
             session.others.push(member?);
         }
@@ -206,24 +210,23 @@ fn member(
     reconciled: Option<crate::lifecycle::Reconciled>,
     objects: &dyn CodeObjects,
     options: SessionOptions,
+    credentials: &Credentials,
 ) -> Result<Member, SessionError> {
-    let SessionOptions {
-        transport,
-        policy,
-        in_flight,
-        deadline,
-        ..
-    } = options;
+    let making = Making {
+        transport: options.transport,
+        policy: options.policy,
+        in_flight: options.in_flight,
+        deadline: options.deadline,
+        credentials,
+    };
     let ready = match &reconciled {
-        Some(reconciled) => {
-            let made =
-                reconciled.ready_on(instance, objects, transport, policy, in_flight, deadline);
-            Some(made?)
-        }
+        Some(reconciled) => Some(reconciled.ready_on(instance, objects, &making)?),
         None => None,
     };
     let (replayer, lowered) = match ready {
-        Some(Ready { replayer, lowered }) => (Some(replayer), Some(lowered)),
+        Some(Ready {
+            replayer, lowered, ..
+        }) => (Some(replayer), Some(lowered)),
         None => (None, None),
     };
     Ok(Member {

@@ -1,12 +1,14 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
 use crate::bench::amend::ReportError;
+use refrain_golden::{ArchiveError, RecordError, RegistryError};
 use refrain_planner::{
     FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
     machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
+use refrain_replay::prove::{ProofError, ProveError};
 use refrain_replay::{Code, OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
 
@@ -178,6 +180,17 @@ pub enum CliError {
         /// What it wrote to stderr.
         said: String,
     },
+    /// Sealed records that do not hold.
+    #[error("{failed} of {all} records do not hold")]
+    GoldenDiffers {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        all: usize,
+    },
+    /// A record and what belongs to it do not fit together.
+    #[error("{0}")]
+    Golden(String),
     /// Another process works on the device that is to be measured.
     #[error("{device} is held by {holder}; measure when it is idle")]
     DeviceHeld {
@@ -210,9 +223,11 @@ pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
             _ => None,
         };
         let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
+        let proof = || cause.downcast_ref::<ProveError>()?.refusal();
         session
             .or_else(placement)
             .or_else(poisoned)
+            .or_else(proof)
             .or_else(|| cause.downcast_ref::<Refusal>().cloned())
     })
 }
@@ -270,6 +285,23 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if cause.is::<WriteError>() {
         return Some(Exit::Io);
     }
+    if let Some(error) = cause.downcast_ref::<ProveError>() {
+        return Some(match error {
+            ProveError::Poisoned(poisoned) => of_stage(&poisoned.error),
+            error if error.refusal().is_some() => Exit::Refused,
+            _ => Exit::Failure,
+        });
+    }
+    if cause.is::<ProofError>() || cause.is::<ArchiveError>() || cause.is::<RecordError>() {
+        return Some(Exit::Data);
+    }
+    if let Some(error) = cause.downcast_ref::<RegistryError>() {
+        return Some(match error {
+            RegistryError::Io { source, .. } => of_io(source),
+            RegistryError::Write(_) => Exit::Io,
+            _ => Exit::Data,
+        });
+    }
     cause.downcast_ref::<SourceError>().map(of_source)
 }
 
@@ -283,7 +315,9 @@ fn of_cli(error: &CliError) -> Exit {
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
         }
-        CliError::PlansDiffer { .. } => Exit::Mismatch,
+        CliError::PlansDiffer { .. } | CliError::GoldenDiffers { .. } | CliError::Golden(_) => {
+            Exit::Mismatch
+        }
         CliError::Differs(_) => Exit::Differs,
         CliError::NotStationary(_) => Exit::NotStationary,
         CliError::BenchInvalid { .. } => Exit::Failure,
@@ -417,6 +451,8 @@ mod tests {
                 },
                 66,
             ),
+            (CliError::GoldenDiffers { failed: 1, all: 2 }, 76),
+            (CliError::Golden(path()), 76),
             (CliError::Differs(path()), 80),
             (CliError::NotStationary(path()), 75),
             (

@@ -170,9 +170,9 @@ pub(super) fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
 }
 
 /// The lanes of an access as offsets in one page, where they all lie in one.
-struct InPage {
+pub(super) struct InPage {
     /// Offset of the first byte of each lane.
-    at: [i16; 32],
+    pub(super) at: [i16; 32],
     from: u32,
     to: u32,
 }
@@ -180,7 +180,7 @@ struct InPage {
 /// The lanes' offsets if they all lie in the page of the first active one; inactive lanes are given
 /// the place of that one.
 #[inline(always)]
-fn in_page(access: &Access<'_>) -> Option<InPage> {
+pub(super) fn in_page(access: &Access<'_>) -> Option<InPage> {
     let first = access.at[(access.lanes.trailing_zeros() & 31) as usize];
     let last = u64::from(access.bytes) - 1;
     let mut differ = 0;

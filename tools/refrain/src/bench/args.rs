@@ -117,6 +117,12 @@ pub struct BenchRunArgs {
     /// Model of the plan, if only one plan is given. Default: the one beside it.
     #[arg(long = "model-file", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
+    /// Proof of the packets (`refrain prove`), if only one plan is given; a card replays nothing without.
+    #[arg(long, value_name = "FILE")]
+    pub proof: Option<PathBuf>,
+    /// Replay on a card without a proof. It stands in the report.
+    #[arg(long)]
+    pub allow_unproven: bool,
     /// Keep the report (JSON) in a file.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -172,6 +172,8 @@ pub struct ArmFacts {
     pub identity: String,
     /// Dwords of one token's packets.
     pub dwords: usize,
+    /// Digest of the proof that was shown for its packets, short; `none` without one.
+    pub proof: String,
     /// Why there is no such arm.
     pub refused: Option<RefusedArm>,
 }

@@ -154,6 +154,8 @@ fn contradictions(args: &BenchRunArgs) -> Result<(), CliError> {
         "--arms needs eager beside a retained arm"
     } else if args.model_file.is_some() && args.models.len() > 1 {
         "--model-file fits one plan; put the models beside several"
+    } else if args.proof.is_some() && args.models.len() > 1 {
+        "--proof fits one plan; run several one by one"
     } else {
         return Ok(());
     };
@@ -290,6 +292,7 @@ fn prepare(
     let source = source.with_context(|| subject.model.display().to_string())?;
     let options = ArmOptions {
         in_flight: report.settings.in_flight,
+        credentials: super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?,
         ..ArmOptions::default()
     };
     let hosted = subject.plan.barriers().next().is_some();
@@ -322,6 +325,7 @@ fn prepare(
                 .map(|arm| arm.identity().to_owned())
                 .unwrap_or_default(),
             dwords: made.map_or(0, |arm| arm.dwords()),
+            proof: made.map_or("none".to_owned(), |arm| arm.standing().to_string()),
             refused: refused.map(|(_, refusal)| RefusedArm {
                 code: refusal.code.to_string(),
                 detail: refusal.detail.clone(),

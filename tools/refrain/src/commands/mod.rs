@@ -3,11 +3,13 @@
 mod bench;
 mod diff;
 mod explain;
+mod golden;
 mod inspect;
 mod machine;
 mod offload_bench;
 mod packets;
 mod plan;
+mod prove;
 mod record;
 pub mod run;
 mod schema;
@@ -37,6 +39,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Plan(args) => plan::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Record(args) => record::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Golden(args) => golden::run(args),
         Command::Dump(args) => packets::dump(args),
         Command::Lint(args) => packets::lint(args),
         Command::Diff(args) => diff::run(args),

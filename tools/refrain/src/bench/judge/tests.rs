@@ -125,6 +125,7 @@ pub(crate) fn sample() -> Report {
                 retained: kind.row().retained,
                 identity: kind.row().name.into(),
                 dwords: 0,
+                proof: "none".into(),
                 refused: None,
             })
             .collect(),

@@ -18,7 +18,10 @@ use refrain_planner::container::CheckedPlan;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{ModelSource, compile, compile_family, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
-use refrain_replay::{Code, OpenedDevice, Refusal, Retain, Session, SessionOptions, Verification};
+use refrain_replay::prove::presented;
+use refrain_replay::{
+    Code, DeviceSpec, OpenedDevice, Refusal, Retain, Session, SessionOptions, Verification,
+};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +55,12 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
+    let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
+    if args.verify || matches!(args.retain, Some(RetainArg::Whole | RetainArg::Segments)) {
+        // A card that is named is not touched for what its packets could not change.
+        let card = matches!(args.device.device, DeviceSpec::Rocm(_));
+        presented(card, &credentials)?;
+    }
     let opened = super::open_device(&args.device, args.strict)?;
     soft::arm(args, &opened, faults.as_ref())?;
     let loaded = load(args, source, &opened)?;
@@ -70,7 +79,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         ..SessionOptions::default()
     };
     let device = opened.clone();
-    let session = Session::family(opened, &loaded.family, &source, &EmbeddedObjects, options);
+    let (family, objects) = (&loaded.family, &EmbeddedObjects);
+    let session = Session::family(opened, family, &source, objects, options, &credentials);
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {

@@ -59,8 +59,8 @@ pub struct Report {
     pub host_us_per_token: HostTimes,
     /// Generated tokens by wall time of the text, prompt included. On `soft:` a CPU's figure.
     pub tok_s: f64,
-    /// Whether a proof covers the packets.
-    pub proof: &'static str,
+    /// Digest of the proof that covers the packets, short form; `none` without one.
+    pub proof: String,
     /// What strict mode found; null if not asked.
     pub strict: Option<Findings>,
     /// Faults that were injected; null without a script.
@@ -196,7 +196,7 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         } else {
             0.0
         },
-        proof: "none",
+        proof: session.standing().to_string(),
         strict: None,
         injected: None,
     }
@@ -298,7 +298,7 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
             retained: None,
         },
         tok_s: 0.0,
-        proof: "none",
+        proof: "none".to_owned(),
         strict: None,
         injected: None,
     }
@@ -450,7 +450,7 @@ pub(super) mod tests {
                 retained: None,
             },
             tok_s: 0.0,
-            proof: "none",
+            proof: "none".to_owned(),
             strict: None,
             injected: None,
         }
