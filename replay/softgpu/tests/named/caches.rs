@@ -269,7 +269,11 @@ fn issue_rocm_hip_3902_an_index_written_between_replays_needs_an_acquire_at_the_
         let replay = || {
             let signal = gpu.rig.gpu.create_signal(1).unwrap();
             let mut packet = Rig::vendor(va, ib.0.len(), signal);
-            put(&mut packet, 0, &(BARRIER_BIT | RELEASE_SYSTEM).to_le_bytes());
+            put(
+                &mut packet,
+                0,
+                &(BARRIER_BIT | RELEASE_SYSTEM).to_le_bytes(),
+            );
             gpu.rig.run(&[packet], signal);
         };
         // What the host wrote before the first replay is covered by an acquire of its own.

@@ -186,7 +186,12 @@ fn the_register_map_of_the_other_generation_is_named() {
     use Target::{Gfx1100, Gfx1201};
     for (target, register, value, hint) in [
         // The wrong gfx12 map on gfx11.
-        (Gfx1100, 0x223, 0, "no register 0x223 on gfx1100; PGM_RSRC3 is 0x228"),
+        (
+            Gfx1100,
+            0x223,
+            0,
+            "no register 0x223 on gfx1100; PGM_RSRC3 is 0x228",
+        ),
         (Gfx1100, 0x216, u32::MAX, "TMPRING_SIZE is 0x218"),
         (Gfx1100, 0x230, u32::MAX, "shader-engine masks are 0x216"),
         // What only gfx12 has, on gfx11, and its wider prefetch field.
@@ -210,7 +215,13 @@ fn the_register_map_of_the_other_generation_is_named() {
             ib.launch(1).flush();
             run_or_fault(&gpu, fault, &ib);
             let what = format!("{target} {register:#x}");
-            verdict(&what, fault, &gpu.reports(), PacketRejected, &[hint, "dword"]);
+            verdict(
+                &what,
+                fault,
+                &gpu.reports(),
+                PacketRejected,
+                &[hint, "dword"],
+            );
         }
     }
 }
