@@ -183,7 +183,7 @@ fn wave_instructions_of_attention_and_router() {
             "attn_split_f32_d128 per head and position",
             split.instructions,
             (heads * len) as u64,
-            36.0,
+            42.0,
         );
 
         for (n, top_k, ceiling) in [(256u32, 8u32, 4_400.0), (512, 10, 5_800.0)] {
