@@ -111,6 +111,61 @@ trait Sink<W: Wide> {
     fn unit(&mut self, unit: usize, isum: W::I, msum: W::I, params: &[u8]);
 }
 
+/// Bytes of f32 parameters of a unit of 32 elements in sixteen rows.
+const fn param_bytes(scaling: u8) -> usize {
+    match scaling {
+        E8M0 => 16,
+        DM => 64,
+        _ => 32,
+    }
+}
+
+/// [`units`] of formats in blocks of 32. Eight units are written out, so that no load instruction comes
+/// back within a page: a Zen 4 core's prefetcher by instruction takes strides of a block for its own
+/// and then streams at two thirds of the speed (docs/measurements/cpu-gemv.md).
+#[inline(always)]
+fn units_of_32<W: Wide, const KIND: u8, const SCALING: u8>(
+    w: W,
+    layout: &Layout,
+    run: &[u8],
+    x: &Activation<'_>,
+    sink: &mut impl Sink<W>,
+) {
+    let size = code_bytes(KIND) + param_bytes(SCALING);
+    let eights = run.chunks_exact(8 * size);
+    let rest = eights.remainder();
+    let whole = 8 * eights.len();
+    for (eight, bytes) in eights.enumerate() {
+        let first = 8 * eight;
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[..size], x, first, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[size..], x, first + 1, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[2 * size..], x, first + 2, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[3 * size..], x, first + 3, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[4 * size..], x, first + 4, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[5 * size..], x, first + 5, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[6 * size..], x, first + 6, sink);
+        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[7 * size..], x, first + 7, sink);
+    }
+    for (index, bytes) in rest.chunks_exact(size).enumerate() {
+        unit_of_32::<W, KIND, SCALING>(w, layout, bytes, x, whole + index, sink);
+    }
+}
+
+#[inline(always)]
+fn unit_of_32<W: Wide, const KIND: u8, const SCALING: u8>(
+    w: W,
+    layout: &Layout,
+    bytes: &[u8],
+    x: &Activation<'_>,
+    unit: usize,
+    sink: &mut impl Sink<W>,
+) {
+    let (codes, params) = (code_bytes(KIND), param_bytes(SCALING));
+    let bytes = &bytes[..codes + params];
+    let isum = whole::<W, KIND>(w, layout, bytes, x, unit);
+    sink.unit(unit, isum, w.splat(0), &bytes[codes..]);
+}
+
 /// Hands every unit of sixteen rows to the sink, ascending.
 #[inline(always)]
 fn units<W: Wide, const KIND: u8, const SCALING: u8>(
@@ -121,15 +176,14 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
     sink: &mut impl Sink<W>,
 ) {
     let codes = code_bytes(KIND);
+    if matches!(SCALING, D | DM | E8M0) {
+        return units_of_32::<W, KIND, SCALING>(w, layout, run, x, sink);
+    }
     let blocks = run.chunks_exact(ROWS * layout.block_bytes);
     for (block, bytes) in blocks.enumerate() {
         let groups = 8 * block;
         let (mut isum, mut msum) = (w.splat(0), w.splat(0));
         match SCALING {
-            D | DM | E8M0 => {
-                isum = whole::<W, KIND>(w, layout, bytes, x, block);
-                sink.unit(block, isum, msum, &bytes[codes..]);
-            }
             K_MINS => {
                 for j in 0..8 {
                     let (bytes, index) = (&bytes[j * (codes + 32)..][..codes + 32], groups + j);
@@ -141,11 +195,13 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
                 sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
             K_SIGNED => {
+                let all = &bytes[..8 * (codes + 32)];
                 for j in 0..8 {
-                    let bytes = &bytes[j * (codes + 32)..][..codes + 32];
+                    let bytes = &all[j * (codes + 32)..][..codes + 32];
                     let (low, high) = group::<W, KIND>(w, layout, bytes, x, groups + j);
-                    isum = w.add(isum, w.mul(low, w.signed(part(bytes, codes))));
-                    isum = w.add(isum, w.mul(high, w.signed(part(bytes, codes + 16))));
+                    let low = w.mul(low, w.signed(part(bytes, codes)));
+                    let high = w.mul(high, w.signed(part(bytes, codes + 16)));
+                    isum = w.add(isum, w.add(low, high));
                 }
                 sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
@@ -182,7 +238,7 @@ static POWERS: [f32; 256] = {
 };
 
 /// 2^(e - 128).
-pub(super) fn e8m0(e: u8) -> f32 {
+pub(crate) fn e8m0(e: u8) -> f32 {
     POWERS[usize::from(e)]
 }
 
