@@ -27,6 +27,24 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..at + N].first_chunk().unwrap_or(&[0; N])
 }
 
+/// An activation, and what the sums of each group's halves start from: less the offset of the codes.
+struct Input<'a> {
+    x: &'a Activation<'a>,
+    starts: Vec<[i32; 2]>,
+}
+
+impl<'a> Input<'a> {
+    fn of<W: Wide>(layout: &Layout, x: &'a Activation<'a>) -> Self {
+        let bias = match layout.kind {
+            Kind::Bytes | Kind::Table => W::SIGNED_BIAS,
+            _ => layout.zero,
+        };
+        let start = |sums: &[i32; 2]| [-bias * sums[0], -bias * sums[1]];
+        let starts = x.halves().iter().map(start).collect();
+        Self { x, starts }
+    }
+}
+
 /// Bytes of codes of a group of 32 elements in sixteen rows; its parameters follow.
 const fn code_bytes(kind: u8) -> usize {
     match kind {
@@ -44,15 +62,11 @@ fn group<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
     bytes: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     index: usize,
 ) -> (W::I, W::I) {
-    let (q, sums) = (&x.groups()[index], &x.halves()[index]);
-    let bias = match KIND {
-        BYTES | TABLE => W::SIGNED_BIAS,
-        _ => layout.zero,
-    };
-    let (mut low, mut high) = (w.splat(-bias * sums[0]), w.splat(-bias * sums[1]));
+    let (q, starts) = (&x.x.groups()[index], &x.starts[index]);
+    let (mut low, mut high) = (w.splat(starts[0]), w.splat(starts[1]));
     // A slice of known length: no bounds are checked below.
     let (words, _) = bytes[..code_bytes(KIND)].as_chunks::<64>();
     if KIND == BYTES {
@@ -97,7 +111,7 @@ fn whole<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
     bytes: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     index: usize,
 ) -> W::I {
     let (low, high) = group::<W, KIND>(w, layout, bytes, x, index);
@@ -120,50 +134,20 @@ const fn param_bytes(scaling: u8) -> usize {
     }
 }
 
-/// [`units`] of formats in blocks of 32. Eight units are written out, so that no load instruction comes
-/// back within a page: a Zen 4 core's prefetcher by instruction takes strides of a block for its own
-/// and then streams at two thirds of the speed (docs/measurements/cpu-gemv.md).
+/// [`units`] of formats in blocks of 32.
 #[inline(always)]
 fn units_of_32<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut impl Sink<W>,
 ) {
     let size = code_bytes(KIND) + param_bytes(SCALING);
-    let eights = run.chunks_exact(8 * size);
-    let rest = eights.remainder();
-    let whole = 8 * eights.len();
-    for (eight, bytes) in eights.enumerate() {
-        let first = 8 * eight;
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[..size], x, first, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[size..], x, first + 1, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[2 * size..], x, first + 2, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[3 * size..], x, first + 3, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[4 * size..], x, first + 4, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[5 * size..], x, first + 5, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[6 * size..], x, first + 6, sink);
-        unit_of_32::<W, KIND, SCALING>(w, layout, &bytes[7 * size..], x, first + 7, sink);
+    for (unit, bytes) in run.chunks_exact(size).enumerate() {
+        let isum = whole::<W, KIND>(w, layout, bytes, x, unit);
+        sink.unit(unit, isum, w.splat(0), &bytes[code_bytes(KIND)..size]);
     }
-    for (index, bytes) in rest.chunks_exact(size).enumerate() {
-        unit_of_32::<W, KIND, SCALING>(w, layout, bytes, x, whole + index, sink);
-    }
-}
-
-#[inline(always)]
-fn unit_of_32<W: Wide, const KIND: u8, const SCALING: u8>(
-    w: W,
-    layout: &Layout,
-    bytes: &[u8],
-    x: &Activation<'_>,
-    unit: usize,
-    sink: &mut impl Sink<W>,
-) {
-    let (codes, params) = (code_bytes(KIND), param_bytes(SCALING));
-    let bytes = &bytes[..codes + params];
-    let isum = whole::<W, KIND>(w, layout, bytes, x, unit);
-    sink.unit(unit, isum, w.splat(0), &bytes[codes..]);
 }
 
 /// Hands every unit of sixteen rows to the sink, ascending.
@@ -172,7 +156,7 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut impl Sink<W>,
 ) {
     let codes = code_bytes(KIND);
@@ -190,7 +174,7 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
                     let sub = whole::<W, KIND>(w, layout, bytes, x, index);
                     isum = w.add(isum, w.mul(sub, w.unsigned(part(bytes, codes))));
                     let min = w.unsigned(part(bytes, codes + 16));
-                    msum = w.add(msum, w.mul(min, w.splat(x.sums()[index])));
+                    msum = w.add(msum, w.mul(min, w.splat(x.x.sums()[index])));
                 }
                 sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
@@ -210,7 +194,7 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
                 for j in 0..8 {
                     let (group, index) = (&bytes[j * codes..], groups + j);
                     isum = w.add(isum, whole::<W, KIND>(w, layout, group, x, index));
-                    sum += x.sums()[index];
+                    sum += x.x.sums()[index];
                     if (j + 1).is_multiple_of(per) {
                         let params = &bytes[8 * codes + j / per * 64..];
                         sink.unit(index / per, isum, w.splat(sum), params);
@@ -308,6 +292,7 @@ fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
     write: Write,
     y: &mut [f32],
 ) {
+    let input = &Input::of::<W>(layout, x);
     let first = rows.start / ROWS;
     for run in first..rows.end.div_ceil(ROWS) {
         let p = [w.fsplat(0.0); PARTIALS];
@@ -318,7 +303,7 @@ fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
             x,
             p,
         };
-        units::<W, KIND, SCALING>(w, layout, packed.run(run), x, &mut sink);
+        units::<W, KIND, SCALING>(w, layout, packed.run(run), input, &mut sink);
         let mut p = sink.p;
         for step in [4, 2, 1] {
             for i in 0..step {
@@ -369,7 +354,7 @@ fn units_of<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut Kept<W>,
 ) {
     units::<W, KIND, SCALING>(w, layout, run, x, sink);
@@ -382,8 +367,9 @@ fn collect<W: Wide>(
     run: usize,
 ) -> Vec<[Sums; ROWS]> {
     let all = Vec::with_capacity(x.k() / layout.unit);
+    let input = &Input::of::<W>(layout, x);
     let (run, keep) = (packed.run(run), &mut Kept { w, all });
-    specialise!(layout, units_of::<W>(w, layout, run, x, keep));
+    specialise!(layout, units_of::<W>(w, layout, run, input, keep));
     std::mem::take(&mut keep.all)
 }
 
