@@ -107,16 +107,31 @@ impl Observer for Log {
                     pointers,
                 })
             }
+            // No step accounts for a graph, so it stands as a launch that the plan does not have.
+            HipCall::Graph { launches } => Entry::Launch(TapeLaunch {
+                symbol: format!("hipGraphLaunch of {launches} launches"),
+                object: Digest::default(),
+                grid: [1; 3],
+                block: [1; 3],
+                lds: 0,
+                kernarg: Vec::new(),
+                pointers: Vec::new(),
+            }),
             HipCall::Copy {
                 dst,
                 src,
                 bytes,
                 direction,
             } => {
-                let (device, host) = (|address| self.map.resolve(address), Place::Host);
+                let device = |address| self.map.resolve(address);
+                // Pinned memory of the plan is named, memory of the caller is not.
+                let host = |address| match self.map.resolve(address) {
+                    Place::Outside(_) => Place::Host,
+                    place => place,
+                };
                 let (dst, src, direction) = match direction {
-                    CopyDirection::HostToDevice => (device(dst), host, Direction::ToDevice),
-                    CopyDirection::DeviceToHost => (host, device(src), Direction::FromDevice),
+                    CopyDirection::HostToDevice => (device(dst), host(src), Direction::ToDevice),
+                    CopyDirection::DeviceToHost => (host(dst), device(src), Direction::FromDevice),
                     CopyDirection::DeviceToDevice => {
                         (device(dst), device(src), Direction::OnDevice)
                     }
@@ -262,8 +277,8 @@ pub fn record_positions(
     positions: &[u32],
     tap: Option<&mut dyn PacketTap>,
 ) -> Result<Vec<Tape>, RecordError> {
-    record_with(instance, number, positions, tap, &mut |_| {
-        executor.submit()?;
+    record_with(instance, number, positions, tap, &mut |instance| {
+        executor.submit(instance)?;
         executor.wait()
     })
 }

@@ -11,8 +11,8 @@ use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
 use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
-use refrain_planner::placement::GpuLayers;
-use refrain_planner::plan::{Arg, BufferKind, StepBody};
+use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::plan::{Activations, Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::strict::StrictConfig;
@@ -84,6 +84,8 @@ pub struct Setup {
     pub session: SessionOptions,
     /// Element type of the KV cache.
     pub kv: Dtype,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
     /// Positions of the plan; `None` for the context.
@@ -92,6 +94,8 @@ pub struct Setup {
     pub fused: bool,
     /// Layers that stay in device memory.
     pub gpu_layers: GpuLayers,
+    /// Who multiplies the matrices of the others.
+    pub exec: ExecChoice,
     /// Seed of the software GPU.
     pub seed: u64,
     /// Strict mode of the software GPU.
@@ -105,10 +109,12 @@ impl Setup {
             target,
             session: SessionOptions::default(),
             kv: Dtype::F32,
+            activations: Activations::Exact,
             context: None,
             bucket: None,
             fused: true,
             gpu_layers: GpuLayers::All,
+            exec: ExecChoice::Pcie,
             seed: 0,
             strict: None,
         }
@@ -124,6 +130,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let machine = Machine::load(setup.target.name())?;
     let options = CompileOptions {
         kv_dtype: setup.kv,
+        activations: setup.activations,
         context: setup.context,
         bucket: setup.bucket,
         no_fuse: if setup.fused {
@@ -132,6 +139,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
             fusions().map(str::to_owned).collect()
         },
         gpu_layers: setup.gpu_layers,
+        exec: setup.exec,
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))
@@ -185,7 +193,9 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
     let vocab = plan.model.geometry.vocab as usize;
     let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
     let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
-    let StepBody::Launch(launch) = &argmax.body;
+    let StepBody::Launch(launch) = &argmax.body else {
+        anyhow::bail!("the argmax step is no launch");
+    };
     let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
         anyhow::bail!("argmax does not read a region first");
     };

@@ -12,7 +12,9 @@ use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
-use crate::plan::{Digest, Eligibility, Model, ModelFile, Options, Plan};
+use crate::plan::{
+    Activations, Digest, Eligibility, Model, ModelFile, Options, Plan, RefusalReason, Step,
+};
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
@@ -27,7 +29,7 @@ pub const DEFAULT_RING_ENTRIES: u32 = 64;
 pub struct CompileOptions {
     /// Tokens of context; `None` takes the model's longest, at most [`DEFAULT_CONTEXT`].
     pub context: Option<u32>,
-    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
+    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache, `Q8_0` takes 17/64.
     pub kv_dtype: Dtype,
     /// Positions of the plan are below this; `None` for the whole context.
     pub bucket: Option<u32>,
@@ -39,6 +41,8 @@ pub struct CompileOptions {
     pub gpu_layers: GpuLayers,
     /// Who multiplies the matrices of the others.
     pub exec: ExecChoice,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
 }
 
 impl Default for CompileOptions {
@@ -51,6 +55,7 @@ impl Default for CompileOptions {
             no_fuse: Vec::new(),
             gpu_layers: GpuLayers::All,
             exec: ExecChoice::Pcie,
+            activations: Activations::Exact,
         }
     }
 }
@@ -306,6 +311,7 @@ impl<'a> Prepared<'a> {
         })?;
         let schedule = schedule::build(&steps, self.target);
         let memory = Memory::of(self.target, &buffers, &kernels, &steps, &schedule);
+        let eligibility = eligibility(&steps);
         Ok(Plan {
             producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
             model: Model {
@@ -322,8 +328,7 @@ impl<'a> Prepared<'a> {
             kernels,
             steps,
             schedule,
-            // Every step that lowering knows is a launch, and no kernel takes a by-value position.
-            eligibility: Eligibility::Whole,
+            eligibility,
             memory,
         })
     }
@@ -361,6 +366,34 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// Code of the refusal to retain steps of the host in one tape.
+pub const HOST_STEPS: u16 = 28;
+/// Names of steps that a refusal gives.
+const NAMED: usize = 3;
+
+/// No kernel takes a by-value position, so that only steps of the host stand against one tape.
+fn eligibility(steps: &[Step]) -> Eligibility {
+    let barriers = || (0..).zip(steps).filter(|(_, step)| step.body.is_barrier());
+    let Some((first, _)) = barriers().next() else {
+        return Eligibility::Whole;
+    };
+    let names: Vec<&str> = barriers()
+        .take(NAMED)
+        .map(|(_, step)| step.name.as_str())
+        .collect();
+    let count = barriers().count();
+    let more = if count > NAMED { ", …" } else { "" };
+    let detail = format!(
+        "{count} steps are the host's ({}{more}) and cannot be in a tape: use --retain segments",
+        names.join(", ")
+    );
+    Eligibility::Segments(vec![RefusalReason {
+        code: HOST_STEPS,
+        step: Some(first),
+        detail,
+    }])
+}
+
 fn target(machine: &Machine) -> Result<Target, PlanError> {
     let target = Target::parse(&machine.target).ok_or_else(|| PlanError::Target {
         machine: machine.name.clone(),
@@ -391,6 +424,7 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
     let CompileOptions {
         kv_dtype,
         ring_entries,
+        activations,
         ..
     } = *options;
     Ok(Options {
@@ -400,5 +434,6 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
         ring_entries,
         gpu_layers: bound.geometry.layers,
         exec: None,
+        activations,
     })
 }

@@ -6,8 +6,8 @@ use refrain_kernels::{Dtype, Target};
 use refrain_planner::diff::diff;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{
-    Arg, BufferKind, Digest, Eligibility, Exec, Extent, Hazard, Invalidate, Plan, Region, StepBody,
-    Wait,
+    Activations, Arg, BufferKind, Digest, Eligibility, Exec, Extent, Hazard, Invalidate, Plan,
+    Region, StepBody, Wait,
 };
 use refrain_planner::source::LoadOp;
 use refrain_planner::{CompileOptions, Identity, Layer, compile};
@@ -139,6 +139,11 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
         &[Structure],
     ),
     (
+        "form of the activations",
+        |p, _| p.options.activations = Activations::Int8,
+        &[Structure],
+    ),
+    (
         "layers on the GPU",
         |p, n| p.options.gpu_layers += n,
         &[Structure],
@@ -265,7 +270,9 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
 ];
 
 fn first(plan: &mut Plan) -> &mut refrain_planner::plan::Launch {
-    let StepBody::Launch(launch) = &mut plan.steps[0].body;
+    let StepBody::Launch(launch) = &mut plan.steps[0].body else {
+        panic!("a launch")
+    };
     launch
 }
 

@@ -149,7 +149,8 @@ fn bad_words_matter_only_when_reached() {
         assert_eq!(
             wave_fault(&into, &CONFIG),
             WaveFault::Jump {
-                address: CODE_VA + 8
+                address: CODE_VA + 8,
+                place: format!("{:#x}, which belongs to no allocation", CODE_VA + 8),
             }
         );
         let away = dispatch(&program(target, &[0xbfa0_8000]), 1);
@@ -448,13 +449,7 @@ fn random_words_never_panic() {
 #[test]
 fn damaged_code_never_panics() {
     for target in Target::ALL {
-        let code = support::load(
-            target,
-            &support::root()
-                .join("kernels/objects")
-                .join(target.name())
-                .join("refrain.co"),
-        );
+        let code = support::shipped(target);
         let text: Vec<u32> = code
             .text
             .chunks_exact(4)

@@ -1,9 +1,11 @@
 //! The arguments of `refrain`, as data. What each command does stands in [`crate::commands`].
 
+use crate::bench::args::{BenchArgs, SchemaArgs, TraceArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::plan::Activations;
 use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
@@ -32,6 +34,10 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Record a plan at three positions, reconcile it, and keep the tape.
     Record(RecordArgs),
+    /// Prove a plan on the software GPU: hazards, parity, and that every wait and register counts.
+    Prove(ProveArgs),
+    /// Sealed records of models on machines: list, verify, seal, explain, package, reproduce.
+    Golden(GoldenArgs),
     /// Print every packet of a plan's retained form, or of raw words, with names.
     Dump(PacketArgs),
     /// Judge the packets of a plan's retained form, or raw words, by the packet rules.
@@ -41,9 +47,62 @@ pub enum Command {
     /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
     /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Compare eager launches, a HIP graph and retained packets, with proof of which way ran.
+    Bench(Box<BenchArgs>),
+    /// One token as a trace for Chrome or Perfetto: launches, waits with reasons, footprints.
+    Trace(TraceArgs),
+    /// Print the JSON schema of an output.
+    Schema(SchemaArgs),
     /// Machine profiles: list, show, probe.
     #[command(subcommand)]
     Machine(MachineCommand),
+    /// Time every form of step of a plan's spilled layers over the link, on the CPU and split, and say
+    /// which exec mode and share are best on this machine.
+    OffloadBench(OffloadBenchArgs),
+}
+
+/// Arguments of `offload-bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example (no GPU needed; times of the software GPU are not a GPU's):
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf --context 64 --gpu-layers 4 -o /tmp/spilled.plan
+  refrain offload-bench /tmp/spilled.plan --model-file golden/models/austen-qwen3-4m.q8_0.gguf")]
+pub struct OffloadBenchArgs {
+    /// Plan with spilled layers; its own execution does not matter.
+    pub plan: PathBuf,
+    /// Model. Default: the one beside the plan that it was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Shares of the GPU in split steps, each timed.
+    #[arg(
+        long,
+        value_name = "SHARE,…",
+        value_delimiter = ',',
+        default_value = "0.125,0.25,0.375,0.5,0.625,0.75,0.875",
+        value_parser = parse_share
+    )]
+    pub shares: Vec<f32>,
+    /// Times that each step is run.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Keep what was found in this machine profile, as starting points of controllers. They pin nothing.
+    #[arg(long, value_name = "PROFILE")]
+    pub write: Option<PathBuf>,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+fn parse_share(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f32>() {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err(format!(
+            "{text:?} is no share of a split: give numbers between 0 and 1"
+        )),
+    }
 }
 
 /// What to do with machine profiles.
@@ -103,6 +162,9 @@ pub enum KvArg {
     F32,
     /// Half the cache; logits differ within a stated bound.
     F16,
+    /// Blocks of 32 int8 with a scale: about a quarter of the cache.
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 impl KvArg {
@@ -111,6 +173,26 @@ impl KvArg {
         match self {
             Self::F32 => Dtype::F32,
             Self::F16 => Dtype::F16,
+            Self::Q8_0 => Dtype::Q8_0,
+        }
+    }
+}
+
+/// Form in which activations meet quantised matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationsArg {
+    /// f32: every engine gives the same bits.
+    Exact,
+    /// int8 per block, as ggml does it.
+    Int8,
+}
+
+impl ActivationsArg {
+    /// The plan's option.
+    pub const fn of_plan(self) -> Activations {
+        match self {
+            Self::Exact => Activations::Exact,
+            Self::Int8 => Activations::Int8,
         }
     }
 }
@@ -118,8 +200,12 @@ impl KvArg {
 /// Whether tokens are replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RetainArg {
-    /// The whole token as one tape; a refusal ends the run with exit code 77.
+    /// The whole token as one tape; a refusal ends the run with exit code 77, and so do steps of the
+    /// host.
     Whole,
+    /// Each run of launches between steps of the host (--exec cpu and passback); a refusal ends the
+    /// run with exit code 77.
+    Segments,
     /// Never: one HIP launch per step.
     None,
 }
@@ -130,6 +216,7 @@ impl RetainArg {
         match value {
             None => Retain::Auto,
             Some(Self::Whole) => Retain::Whole,
+            Some(Self::Segments) => Retain::Segments,
             Some(Self::None) => Retain::None,
         }
     }
@@ -166,6 +253,9 @@ pub struct CompileArgs {
     /// Element type of the KV cache; default: f32, the exact mode.
     #[arg(long, value_enum)]
     pub kv: Option<KvArg>,
+    /// Form in which activations meet quantised matrices; default: exact.
+    #[arg(long, value_enum)]
+    pub activations: Option<ActivationsArg>,
     /// Positions that the plan runs at are below this; default: the whole context.
     #[arg(long, value_name = "TOKENS")]
     pub bucket: Option<u32>,
@@ -178,9 +268,9 @@ pub struct CompileArgs {
     /// Default: all.
     #[arg(long, value_name = "N|all|auto")]
     pub gpu_layers: Option<GpuLayers>,
-    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link; `cpu` and
-    /// `passback[:SHARE]`, the GPU's share of the rows from 0 to 1, are the host, and refused.
-    /// Default: pcie.
+    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link, `cpu` the host,
+    /// `passback:SHARE` both at the same time, with the GPU's share of the rows from 0 to 1; without a
+    /// number it is automatic and starts at a half. Default: pcie.
     #[arg(long, value_name = "EXEC")]
     pub exec: Option<ExecChoice>,
 }
@@ -239,18 +329,45 @@ pub struct RunArgs {
     /// Device choices.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Replay, or not. Default: replay; if that is refused, say why and run eagerly.
+    /// Replay, or not. Default: replay, in segments where the plan has steps of the host; if that is
+    /// refused, say why and run eagerly.
     #[arg(long, value_enum)]
     pub retain: Option<RetainArg>,
     /// How packets reach the device.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Ends of buckets, ascending: one plan each and one for the whole context; a text goes on under
+    /// the next where its bucket ends.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "TOKENS,…",
+        conflicts_with = "bucket"
+    )]
+    pub buckets: Vec<u32>,
+    /// Fail (exit code 77) if fewer tokens were replayed.
+    #[arg(long, value_name = "PERCENT", value_parser = crate::bench::args::parse_percent)]
+    pub require_replay: Option<f64>,
     /// Tokens queued at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub in_flight: u32,
+    /// Proof of the packets (`refrain prove`); a card replays nothing without one.
+    #[arg(long, value_name = "FILE")]
+    pub proof: Option<PathBuf>,
+    /// Replay on a card without a proof. It is printed and stands in the report.
+    #[arg(long)]
+    pub allow_unproven: bool,
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,
+    /// Software GPU: report hazards, races, stale and undefined reads (exit code 1 if there are any);
+    /// SEED instead of --seed. One thread, several times slower.
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
+    pub strict: Option<Option<u64>>,
+    /// Software GPU: a file of faults to inject, `what@event:N` by line or comma, `#` for comments.
+    /// Events are counted from the opening of the device.
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
     /// Model, if the first argument is a plan. Default: the one beside it that the plan was made from.
     #[arg(long = "model-file", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
@@ -336,6 +453,147 @@ pub struct RecordArgs {
     pub device: DeviceArgs,
 }
 
+/// Arguments of `prove`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain prove golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.proof
+  refrain prove tests/models/nano-llama.bf16.gguf --device soft:gfx1100 --transport pm4")]
+pub struct ProveArgs {
+    /// Model or plan file.
+    pub model: PathBuf,
+    /// Where the proof goes: a finished file or none.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Software GPU: `soft:gfx1100`, `soft:gfx1151` or `soft:gfx1201`. Default: the plan's target, or
+    /// soft:gfx1201 for a model.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceSpec>,
+    /// Retained form. Default: both.
+    #[arg(long, value_enum)]
+    pub transport: Option<TransportArg>,
+    /// Orders of waves and work-groups that are tried.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub seeds: u64,
+    /// Omissions per form that are executed to check the judges.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub sample: usize,
+    /// Plan choices, for a model.
+    #[command(flatten)]
+    pub compile: CompileArgs,
+    /// Model, if the first argument is a plan. Default: the one beside it that the plan was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `golden`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain golden list
+  refrain golden verify --all
+  refrain golden explain austen-qwen3-4m.q8_0/gfx1201-resident
+  refrain golden package austen-qwen3-4m.q8_0/gfx1201-resident -o /tmp/austen.tar
+  refrain golden reproduce /tmp/austen.tar --model-file golden/models/austen-qwen3-4m.q8_0.gguf")]
+pub struct GoldenArgs {
+    /// Folder that holds golden/registry and the models. Default: the nearest one upwards.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: GoldenCommand,
+}
+
+/// What to do with sealed records.
+#[derive(Debug, Subcommand)]
+pub enum GoldenCommand {
+    /// Name every record with its sequence hash.
+    List,
+    /// Check records against today's planner, code objects, packets, proofs and tokens, in this order.
+    Verify(VerifyArgs),
+    /// Make records again from their recipes.
+    Seal(SealArgs),
+    /// Print what a record holds.
+    Explain {
+        /// `MODEL` or `MODEL/MACHINE-RESIDENCY`.
+        record: String,
+    },
+    /// Write plan, code objects, record and proof as one reproducible archive.
+    Package(PackageArgs),
+    /// Plan and run an archive's record here, and say: exact, route-compatible or failed.
+    Reproduce(ReproduceArgs),
+}
+
+/// Arguments of `golden verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// `MODEL` or `MODEL/MACHINE-RESIDENCY`.
+    pub records: Vec<String>,
+    /// Every record.
+    #[arg(long, conflicts_with = "records")]
+    pub all: bool,
+    /// Leave the tokens out.
+    #[arg(long)]
+    pub no_tokens: bool,
+    /// Run the tokens by every route, not by PM4 alone.
+    #[arg(long, conflicts_with = "no_tokens")]
+    pub all_routes: bool,
+    /// Say what would be checked.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `golden seal`.
+#[derive(Debug, Args)]
+pub struct SealArgs {
+    /// `MODEL` or `MODEL/MACHINE-RESIDENCY`.
+    pub records: Vec<String>,
+    /// Every record.
+    #[arg(long, conflicts_with = "records")]
+    pub all: bool,
+    /// Prove again where a proof of these packets is there already.
+    #[arg(long)]
+    pub reprove: bool,
+    /// Seal although files outside the registry have uncommitted changes.
+    #[arg(long)]
+    pub allow_dirty: bool,
+    /// Do everything but write.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `golden package`.
+#[derive(Debug, Args)]
+pub struct PackageArgs {
+    /// `MODEL/MACHINE-RESIDENCY`.
+    pub record: String,
+    /// Where the archive goes.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Do everything but write.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `golden reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// Archive.
+    pub archive: PathBuf,
+    /// Model. Default: the record's file, from here.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Check the archive and run nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 /// What raw words are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SurfaceArg {
@@ -362,6 +620,10 @@ pub struct PacketArgs {
     /// Transport of the plan's retained form.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Which segment of a plan with steps of the host, from 0: runs of launches between those steps and
+    /// beside split steps, in order.
+    #[arg(long, value_name = "N", requires = "plan")]
+    pub segment: Option<u32>,
     /// What the raw words are.
     #[arg(long = "as", value_enum, default_value = "ib")]
     pub surface: SurfaceArg,

@@ -37,16 +37,84 @@ pub(super) struct Plan {
     pub(super) spent: AtomicU64,
 }
 
-/// Storage that a thread keeps between work-groups.
+/// Storage that a caller of [`Job::work`] runs its work-groups in.
 #[derive(Default)]
 struct Storage {
     waves: Vec<Box<Wave>>,
     lds: Vec<u8>,
 }
 
+impl Storage {
+    /// Makes room for any work-group of the batch, so that nothing depends on which caller meets
+    /// which work-group.
+    fn reserve(&mut self, batch: &[Dispatch], plans: &[Plan]) {
+        for (dispatch, plan) in batch.iter().zip(plans) {
+            let count = plan.waves as usize;
+            while self.waves.len() < count {
+                self.waves.push(Wave::new());
+            }
+            for wave in &mut self.waves[..count] {
+                wave.private.reserve(dispatch.scratch_bytes);
+            }
+            let bytes = dispatch.lds_bytes as usize;
+            if self.lds.len() < bytes {
+                self.lds.resize(bytes, 0);
+            }
+        }
+    }
+}
+
+/// What a thread that runs batches keeps between them.
+#[derive(Default)]
+struct Kept {
+    plans: Vec<Plan>,
+    /// One for each caller of [`Job::work`], by its number.
+    storage: Vec<Mutex<Storage>>,
+}
+
+impl Kept {
+    /// Checks the batch and makes room for it. Returns its work-groups, its waves and how many
+    /// threads it is worth.
+    fn prepare(
+        &mut self,
+        batch: &[Dispatch],
+        config: &RunConfig,
+    ) -> Result<(u64, u64, usize), ExecError> {
+        self.plans.clear();
+        let mut groups = 0u64;
+        let mut waves = 0u64;
+        let mut expected = 0u64;
+        for dispatch in batch {
+            let plan = check(dispatch, groups)?;
+            let count = group_count(dispatch.groups);
+            groups = groups.saturating_add(count);
+            let these = count.saturating_mul(u64::from(plan.waves));
+            waves = waves.saturating_add(these);
+            let cost = match plan.info.cost.load(Ordering::Relaxed) {
+                0 => UNKNOWN_COST,
+                cost => cost,
+            };
+            expected = expected.saturating_add(these.saturating_mul(cost));
+            self.plans.push(plan);
+        }
+        let threads = if expected < INLINE || groups < 2 {
+            1
+        } else {
+            config.threads.clamp(1, pool::MAX_THREADS)
+        };
+        if self.storage.len() < threads {
+            self.storage.resize_with(threads, Mutex::default);
+        }
+        for storage in &mut self.storage[..threads] {
+            let storage = storage.get_mut().unwrap_or_else(PoisonError::into_inner);
+            storage.reserve(batch, &self.plans);
+        }
+        Ok((groups, waves, threads))
+    }
+}
+
 thread_local! {
-    static STORAGE: RefCell<Storage> = RefCell::default();
-    static PLANS: RefCell<Vec<Plan>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Kept> = RefCell::default();
 }
 
 /// Executes dispatches that have no wait between them. Work-groups of all of them are interleaved
@@ -68,9 +136,9 @@ pub fn run_batch_until(
     config: &RunConfig,
     stop: &AtomicBool,
 ) -> Result<RunStats, ExecError> {
-    PLANS.with(|plans| match plans.try_borrow_mut() {
-        Ok(mut plans) => run_with(memory, batch, config, stop, &mut plans),
-        Err(_) => run_with(memory, batch, config, stop, &mut Vec::new()),
+    KEPT.with(|kept| match kept.try_borrow_mut() {
+        Ok(mut kept) => run_with(memory, batch, config, stop, &mut kept),
+        Err(_) => run_with(memory, batch, config, stop, &mut Kept::default()),
     })
 }
 
@@ -79,25 +147,10 @@ fn run_with(
     batch: &[Dispatch],
     config: &RunConfig,
     stop: &AtomicBool,
-    plans: &mut Vec<Plan>,
+    kept: &mut Kept,
 ) -> Result<RunStats, ExecError> {
-    plans.clear();
-    let mut groups = 0u64;
-    let mut waves = 0u64;
-    let mut expected = 0u64;
-    for dispatch in batch {
-        let plan = check(dispatch, groups)?;
-        let count = group_count(dispatch.groups);
-        groups = groups.saturating_add(count);
-        let these = count.saturating_mul(u64::from(plan.waves));
-        waves = waves.saturating_add(these);
-        let cost = match plan.info.cost.load(Ordering::Relaxed) {
-            0 => UNKNOWN_COST,
-            cost => cost,
-        };
-        expected = expected.saturating_add(these.saturating_mul(cost));
-        plans.push(plan);
-    }
+    let (groups, waves, threads) = kept.prepare(batch, config)?;
+    let Kept { plans, storage } = kept;
     let view = memory.view();
     let job = Job {
         memory,
@@ -113,12 +166,11 @@ fn run_with(
         failed: AtomicBool::new(false),
         error: Mutex::new(None),
     };
-    let threads = if expected < INLINE || groups < 2 {
-        1
-    } else {
-        config.threads
-    };
-    pool::run(threads, &|| job.work());
+    pool::run(threads, &|caller| {
+        if let Some(storage) = storage.get(caller) {
+            job.work(&mut storage.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    });
     let error = job
         .error
         .into_inner()
@@ -252,14 +304,7 @@ struct Job<'a> {
 
 impl Job<'_> {
     /// Takes work-groups until none is left.
-    fn work(&self) {
-        STORAGE.with(|storage| match storage.try_borrow_mut() {
-            Ok(mut storage) => self.work_with(&mut storage),
-            Err(_) => self.work_with(&mut Storage::default()),
-        });
-    }
-
-    fn work_with(&self, storage: &mut Storage) {
+    fn work(&self, storage: &mut Storage) {
         let mut done = 0;
         let mut hits = [LastHit::default(); HITS];
         'all: while !self.failed.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
@@ -309,13 +354,7 @@ impl Job<'_> {
             poison: word,
         };
         let count = plan.waves as usize;
-        while storage.waves.len() < count {
-            storage.waves.push(Wave::new());
-        }
         let bytes = dispatch.lds_bytes as usize;
-        if storage.lds.len() < bytes {
-            storage.lds.resize(bytes, 0);
-        }
         let lds = &mut storage.lds[..bytes];
         let (words, rest) = lds.as_chunks_mut::<4>();
         words.fill(word.to_le_bytes());

@@ -46,9 +46,18 @@ pub(crate) struct Private {
 }
 
 impl Private {
+    /// Makes room for `each` bytes for each lane.
+    pub(super) fn reserve(&mut self, each: u32) {
+        let bytes = 32 * each as usize;
+        self.bytes.reserve(bytes.saturating_sub(self.bytes.len()));
+    }
+
     /// `each` bytes for each lane, all poison.
     pub(super) fn reset(&mut self, each: u32, poison: u32) {
         self.each = each as usize;
+        if each == 0 {
+            return;
+        }
         self.bytes.clear();
         self.bytes.resize(32 * self.each, 0);
         let (words, rest) = self.bytes.as_chunks_mut::<4>();

@@ -13,6 +13,9 @@ const PATIENCE: u32 = 4_000;
 /// Most mates that are ever started.
 const MAX_MATES: usize = 255;
 
+/// Most threads that work on a batch, its owner among them.
+pub(super) const MAX_THREADS: usize = MAX_MATES + 1;
+
 /// `gate`: [63:32] number of the batch, [31] open, [15:0] mates inside.
 const OPEN: u64 = 1 << 31;
 const INSIDE: u64 = 0xffff;
@@ -22,14 +25,16 @@ struct Pool {
     gate: AtomicU64,
     /// Address of the current batch's `Task`; valid while a mate is inside the gate.
     task: AtomicUsize,
-    /// Helpers with a lower number than this may enter.
+    /// Mates with a lower number than this may enter.
     wanted: AtomicUsize,
+    /// Mates that have come to life.
+    alive: AtomicUsize,
     /// Held by the thread whose batch this is.
     owner: Mutex<Vec<Thread>>,
 }
 
-/// What mates call.
-type Task<'a> = dyn Fn() + Sync + 'a;
+/// What mates call, with the number of the caller.
+type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
@@ -37,13 +42,15 @@ fn pool() -> &'static Pool {
         gate: AtomicU64::new(0),
         task: AtomicUsize::new(0),
         wanted: AtomicUsize::new(0),
+        alive: AtomicUsize::new(0),
         owner: Mutex::new(Vec::new()),
     })
 }
 
 /// Calls `task` on this thread and on up to `threads - 1` mates at once; returns when all calls
-/// have returned. `task` must cope with being called any number of times from 1 to `threads`.
-/// When another batch has the mates, only this thread calls it.
+/// have returned. `task` must cope with being called any number of times from 1 to `threads`; its
+/// argument is 0 on this thread and otherwise the mate's own number, below `threads`, so no two
+/// calls of one batch have the same. When another batch has the mates, only this thread calls it.
 pub(super) fn run(threads: usize, task: &Task<'_>) {
     let mates = threads.saturating_sub(1).min(MAX_MATES);
     let pool = pool();
@@ -54,7 +61,7 @@ pub(super) fn run(threads: usize, task: &Task<'_>) {
         Err(std::sync::TryLockError::WouldBlock) => None,
     };
     let Some(mut known) = owner else {
-        task();
+        task(0);
         return;
     };
     while known.len() < mates {
@@ -66,6 +73,10 @@ pub(super) fn run(threads: usize, task: &Task<'_>) {
             Ok(handle) => known.push(handle.thread().clone()),
             Err(_) => break,
         }
+    }
+    // A thread allocates while it comes to life; no later batch shall see that.
+    while pool.alive.load(Ordering::Acquire) < known.len() {
+        std::thread::yield_now();
     }
     let shared: *const Task<'_> = task;
     let boxed: &*const Task<'_> = &shared;
@@ -81,7 +92,7 @@ pub(super) fn run(threads: usize, task: &Task<'_>) {
     }
     // Closes the gate even if `task` panics, so that no mate outlives the borrow.
     let close = Close { pool };
-    task();
+    task(0);
     drop(close);
 }
 
@@ -108,6 +119,7 @@ fn help(number: usize) {
     let pool = pool();
     let mut seen = 0;
     let mut turns = 0;
+    pool.alive.fetch_add(1, Ordering::Release);
     loop {
         let gate = pool.gate.load(Ordering::Acquire);
         let fresh = gate & OPEN != 0 && gate >> 32 != seen;
@@ -139,7 +151,7 @@ fn help(number: usize) {
         let task: &Task<'_> =
             unsafe { &**std::ptr::with_exposed_provenance::<*const Task<'static>>(address) };
         // A panicking task must not leave the owner waiting for ever.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task(number + 1)));
         pool.gate.fetch_sub(1, Ordering::AcqRel);
         drop(result);
     }
@@ -156,7 +168,9 @@ mod tests {
             for _ in 0..200 {
                 let next = AtomicUsize::new(0);
                 let sum = AtomicUsize::new(0);
-                run(threads, &|| {
+                let callers: Vec<_> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                run(threads, &|caller| {
+                    callers[caller].fetch_add(1, Ordering::Relaxed);
                     loop {
                         let i = next.fetch_add(1, Ordering::Relaxed);
                         if i >= 100 {
@@ -166,6 +180,9 @@ mod tests {
                     }
                 });
                 assert_eq!(sum.into_inner(), 4950);
+                let calls: Vec<_> = callers.into_iter().map(AtomicUsize::into_inner).collect();
+                assert_eq!(calls[0], 1);
+                assert!(calls.iter().all(|n| *n <= 1), "{calls:?}");
             }
         }
     }

@@ -17,6 +17,7 @@
 //! | `model`, `check`, `watch`, `host` | the whole, and its four sides: batch, waves, packets, host |
 //! | `fault` | which launch stopped a queue, at which argument, and what would help |
 //! | `report`, `footprint` | what comes out |
+//! | `trace` | what launches touched by address, and a judge of other waits between them |
 
 mod bits;
 mod caches;
@@ -30,14 +31,17 @@ mod host;
 mod kernarg;
 mod model;
 mod order;
+mod phases;
 mod processor;
 mod publish;
 mod ranges;
 mod report;
 mod shadow;
+mod signals;
 mod touch;
 #[cfg(test)]
 mod touch_tests;
+mod trace;
 mod watch;
 
 pub use declare::{
@@ -53,6 +57,7 @@ pub(crate) use processor::{Accesses, PendingRelease, Site};
 pub use report::{
     Bytes, Instruction, Party, REPORT_KINDS, Report, ReportKind, ReportKindRow, Reports,
 };
+pub use trace::{TraceEvent, TraceJudge, TracedLaunch, Violation};
 
 use crate::exec::{Dispatch, ExecError, RunConfig, RunStats, run_strict};
 use crate::isa::Target;
@@ -70,6 +75,8 @@ pub struct StrictConfig {
     pub keep: usize,
     /// Footprints of the last so many launches are kept.
     pub footprints: usize,
+    /// Traces of the last so many launches are kept: what they touched, by address.
+    pub traces: usize,
 }
 
 impl Default for StrictConfig {
@@ -78,6 +85,7 @@ impl Default for StrictConfig {
             stop_at_first: false,
             keep: 256,
             footprints: 0,
+            traces: 0,
         }
     }
 }
@@ -143,6 +151,11 @@ impl Strict {
         std::mem::take(&mut self.model().footprints).into()
     }
 
+    /// Takes the traces, oldest first.
+    pub(crate) fn take_traces(&self) -> Vec<TracedLaunch> {
+        std::mem::take(&mut self.model().traces).into()
+    }
+
     /// A dispatch is taken from a packet.
     pub(crate) fn launch(&self, kernel: &Arc<Kernel>, facts: Facts) -> Pending {
         self.model().launch(kernel, facts)
@@ -156,13 +169,16 @@ impl Strict {
     }
 
     /// An ACQUIRE_MEM.
-    pub(crate) fn acquire_mem(&self, queue: u64, gcr: u32) {
+    pub(crate) fn acquire_mem(&self, site: Site, gcr: u32) {
         let mut model = self.model();
         let caches = model.rules.by_gcr(gcr);
-        model.order.invalidate(queue, caches);
         if gcr & refrain_packet::tables::gcr::GL2_WB != 0 {
-            model.order.write_back(queue);
+            model.order.write_back(site.queue);
+        } else {
+            let known = model.order.written_back(site.queue);
+            model.check_discarded(&site.party(), caches, &known);
         }
+        model.order.invalidate(site.queue, caches);
     }
 
     /// Everything in flight on a queue has finished, and what follows waited for it.

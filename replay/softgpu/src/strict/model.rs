@@ -9,10 +9,12 @@ use super::declare::{Allowed, Declarations, Declared, TurnTaken};
 use super::footprint::{Footprint, FootprintExtent};
 use super::kernarg::Kernargs;
 use super::order::{Order, Snapshot};
+use super::phases::Phases;
 use super::ranges::{RangeMap, Ranges};
 use super::report::{Bytes, Party, Report, ReportKind, ReportLog};
 use super::shadow::Shadow;
 use super::touch::{Atomics, Touch};
+use super::trace::TracedLaunch;
 use crate::isa::Target;
 use crate::memory::{AddressSpace, Kind};
 use crate::object::{Kernel, Registry};
@@ -80,12 +82,15 @@ pub(crate) struct Model {
     pub(crate) order: Order,
     pub(super) shadow: Shadow,
     pub(super) touch: Touch,
+    /// What waves of the running groups touched since their last barriers.
+    pub(super) phases: Phases,
     /// The last writer of each byte.
     pub(super) writers: RangeMap<Author>,
     pub(super) kernargs: Kernargs,
     pub(super) declared: Declared,
     pub(crate) log: ReportLog,
     pub(crate) footprints: VecDeque<Footprint>,
+    pub(crate) traces: VecDeque<TracedLaunch>,
     /// The batch that runs.
     pub(super) running: Vec<Pending>,
     /// By dense queue index, oldest first.
@@ -117,11 +122,13 @@ impl Model {
             order: Order::default(),
             shadow: Shadow::default(),
             touch: Touch::default(),
+            phases: Phases::default(),
             writers: RangeMap::default(),
             kernargs: Kernargs::default(),
             declared: Declared::default(),
             log: ReportLog::new(config.keep),
             footprints: VecDeque::new(),
+            traces: VecDeque::new(),
             running: Vec::new(),
             live: Vec::new(),
             names: Vec::new(),
@@ -139,6 +146,9 @@ impl Model {
     /// A launch is dispatched; it runs with its batch.
     pub(crate) fn launch(&mut self, kernel: &Arc<Kernel>, facts: Facts) -> Pending {
         let (author, at) = self.order.launch(facts.queue);
+        if facts.signal != 0 {
+            self.order.pend(facts.queue, author, &at, facts.signal);
+        }
         let mut who = Party {
             step: None,
             kernel: Arc::clone(&kernel.name),

@@ -13,7 +13,7 @@ use super::caches::Caches;
 use super::hook::{Access, AtomicKind, Who};
 use super::ranges::Ranges;
 use super::shadow::{DEFINED, Shadow};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Ways through the caches that a launch may use; the sets that the two paths and the cache bits
@@ -64,6 +64,8 @@ struct PageRecord {
     shadow: u32,
     sites: [Site; SITES],
     used: u8,
+    /// More instructions than that touched the page.
+    more: bool,
 }
 
 /// The last writer of each 4-byte cell: `group << 5 | wave` plus one.
@@ -148,7 +150,7 @@ impl Default for Touch {
 /// The lanes of an access as runs of consecutive bytes, in lane order. Lanes inside the current run
 /// add nothing.
 #[inline(always)]
-fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
+pub(super) fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
     let each = u64::from(access.bytes);
     let mut left = access.lanes;
     let first = access.at[(left.trailing_zeros() & 31) as usize];
@@ -168,9 +170,9 @@ fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
 }
 
 /// The lanes of an access as offsets in one page, where they all lie in one.
-struct InPage {
+pub(super) struct InPage {
     /// Offset of the first byte of each lane.
-    at: [i16; 32],
+    pub(super) at: [i16; 32],
     from: u32,
     to: u32,
 }
@@ -178,7 +180,7 @@ struct InPage {
 /// The lanes' offsets if they all lie in the page of the first active one; inactive lanes are given
 /// the place of that one.
 #[inline(always)]
-fn in_page(access: &Access<'_>) -> Option<InPage> {
+pub(super) fn in_page(access: &Access<'_>) -> Option<InPage> {
     let first = access.at[(access.lanes.trailing_zeros() & 31) as usize];
     let last = u64::from(access.bytes) - 1;
     let mut differ = 0;
@@ -310,6 +312,7 @@ impl Touch {
                 shadow: shadow.page(page),
                 sites: [Site::default(); SITES],
                 used: 0,
+                more: false,
             });
         }
         self.cache[slot] = (key, index);
@@ -339,6 +342,8 @@ impl Touch {
                 write,
             };
             record.used += 1;
+        } else {
+            record.more = true;
         }
     }
 
@@ -352,7 +357,9 @@ impl Touch {
             let index = self.page(access.who.launch, first / PAGE, shadow);
             let record = &self.pages[index as usize];
             if record.write == NONE && record.shadow == DEFINED {
-                if record.reader != access.who.group + 1 {
+                let known = record.reader == access.who.group + 1
+                    || record.reader == SPLIT && self.settled(record, class, lanes.from, lanes.to);
+                if !known {
                     lane_runs(access, |va, len| {
                         let from = (va % PAGE) as u32;
                         self.reader(access.who, index, from, from + len as u32);
@@ -464,6 +471,18 @@ impl Touch {
             let bitmaps = bitmaps.filter_map(|bits| self.bitmaps.get(*bits as usize));
             bitmaps.fold(0, |all, bits| all | bits[word]) & mask == mask
         })
+    }
+
+    /// Whether several groups have read each cell of `[from, to)`, and all bytes of it this way: the
+    /// usual case of a vector that every group reads, where another reader changes nothing.
+    fn settled(&self, record: &PageRecord, class: usize, from: u32, to: u32) -> bool {
+        let range = (from / 4) as usize..to.div_ceil(4) as usize;
+        let cells = self.owners.get(record.readers as usize);
+        let cells = cells.and_then(|cells| cells.get(range)).unwrap_or_default();
+        let read = self.bitmaps.get(record.reads[class] as usize);
+        !cells.is_empty()
+            && cells.iter().fold(SEVERAL, |all, cell| all & cell) != 0
+            && read.is_some_and(|read| bits::all(read, from, to))
     }
 
     /// Remembers which group reads `[from, to)` of a page, before the bytes count as read.
@@ -788,6 +807,9 @@ impl Touch {
             for site in &record.sites[..used] {
                 touched.sites.push((page(record), *site));
             }
+            if record.more {
+                touched.more.insert(page(record));
+            }
         }
         touched
     }
@@ -860,6 +882,8 @@ pub(crate) struct Touched {
     pub(crate) atomics: Atomics,
     /// First byte of a page, and instructions that touched it.
     sites: Vec<(u64, Site)>,
+    /// First bytes of the pages that more instructions touched.
+    more: BTreeSet<u64>,
 }
 
 impl Touched {
@@ -872,6 +896,11 @@ impl Touched {
                 .iter()
                 .fold(first.clone(), |set, (_, more)| set.union(more)),
         }
+    }
+
+    /// Whether more instructions touched the page of `va` than [`Self::site`] chooses from.
+    pub(crate) fn left_out(&self, va: u64) -> bool {
+        self.more.contains(&(va / PAGE * PAGE))
     }
 
     /// An instruction that touched `va`, of the kind asked for if one is known.

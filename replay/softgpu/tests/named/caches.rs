@@ -1,12 +1,14 @@
 //! What a cache may still hold: invalidations that are missing, in the wrong place or too weak.
 
-use crate::harness::{BARRIER_BIT, Ib};
+use crate::harness::{BARRIER_BIT, Ib, Rig, put};
 use crate::rig::{
     ACQUIRE_AGENT, ACQUIRE_SYSTEM, AGENT_GCR, GL2_WB, Named, RELEASE_AGENT, RELEASE_SYSTEM, SYSTEM,
     both, verdict,
 };
 use refrain_softgpu::isa::Target;
-use refrain_softgpu::strict::ReportKind::{NotWrittenBack, StaleRead};
+use refrain_softgpu::strict::ReportKind::{LostWrites, NotWrittenBack, StaleRead};
+
+const GL2_INV: u32 = 0x4000;
 
 /// `fill` writes a row, `copy` reads it after the wait; `acquire` is what stands between.
 fn write_then_read(target: Target, reader: &str, between: impl FnOnce(&mut Ib)) -> Named {
@@ -134,7 +136,7 @@ fn an_aql_packet_without_an_acquire_fence_reads_stale() {
     });
 }
 
-/// ROCm/hip 3887 and 3902: a buffer that the host updates between replays.
+/// ROCm/hip 3887: a buffer that the host updates between launches.
 #[test]
 fn issue_rocm_hip_3887_a_host_update_needs_a_system_acquire() {
     both(|target, fault| {
@@ -191,4 +193,105 @@ fn a_missing_terminal_writeback_shows_when_the_host_reads() {
             verdict("writeback", fault, &gpu.reports(), NotWrittenBack, &names);
         }
     }
+}
+
+/// GL2_INV drops what only the L2 has. Written back in the same packet, before it, or by an earlier
+/// packet's release fence, nothing is lost; memory that the L2 does not keep is no concern.
+#[test]
+fn an_l2_invalidation_without_a_writeback_loses_what_was_written() {
+    for target in crate::rig::TARGETS {
+        for (what, before, gcr, fault) in [
+            ("alone", None, GL2_INV, true),
+            ("early writeback", Some((GL2_WB, false)), GL2_INV, true),
+            ("same packet", None, GL2_INV | GL2_WB, false),
+            ("packet before", Some((GL2_WB, true)), GL2_INV, false),
+            ("other caches", None, AGENT_GCR, false),
+        ] {
+            let gpu = Named::new(target);
+            let kv = gpu.buffer("kv.k.0", 32);
+            let mut ib = Ib::default();
+            ib.state(&gpu.rig, "fill", gpu.args(&[kv], &[7]));
+            ib.launch(1);
+            if let Some((bits, waited)) = before {
+                if waited {
+                    ib.flush();
+                }
+                ib.acquire(bits);
+            }
+            ib.flush().acquire(gcr);
+            ib.acquire(GL2_WB);
+            gpu.run_ib(&ib);
+            let names = [
+                "lost-writes: packet ACQUIRE_MEM (queue 1, packet 0, dword",
+                "kv.k.0 bytes 0..128",
+                "other: kernel fill",
+                "set GL2_WB (GCR_CNTL 0x8000) beside GL2_INV",
+            ];
+            verdict(what, fault, &gpu.reports(), LostWrites, &names);
+        }
+    }
+}
+
+/// The release fence of the packet before is a writeback too.
+#[test]
+fn a_release_of_system_scope_is_a_writeback() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let kv = gpu.buffer("kv.k.0", 32);
+        let release = if fault { RELEASE_AGENT } else { RELEASE_SYSTEM };
+        let fill = gpu.args(&[kv], &[7]);
+        gpu.run_quietly(&[gpu.packet("fill", 1, fill, BARRIER_BIT | ACQUIRE_SYSTEM | release)]);
+        let mut ib = Ib::default();
+        ib.acquire(GL2_INV);
+        ib.flush();
+        gpu.run_ib(&ib);
+        let names = ["lost-writes", "kv.k.0", "other: kernel fill"];
+        verdict("release", fault, &gpu.reports(), LostWrites, &names);
+    });
+}
+
+/// ROCm/hip 3902: an index buffer that is written outside the graph is stale in its replay. The same
+/// indirect buffer runs twice, and only its own head can see to what the host wrote in between.
+#[test]
+fn issue_rocm_hip_3902_an_index_written_between_replays_needs_an_acquire_at_the_head() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let (index, out) = (gpu.buffer("index", 32), gpu.buffer("out", 32));
+        let args = gpu.args(&[out, index], &[]);
+        let mut ib = Ib::default();
+        if fault {
+            ib.acquire(AGENT_GCR);
+        } else {
+            ib.acquire(AGENT_GCR | GL2_INV | GL2_WB);
+        }
+        ib.state(&gpu.rig, "copy", args).launch(1).flush();
+        let va = gpu.ib(&ib);
+        let replay = || {
+            let signal = gpu.rig.gpu.create_signal(1).unwrap();
+            let mut packet = Rig::vendor(va, ib.0.len(), signal);
+            put(
+                &mut packet,
+                0,
+                &(BARRIER_BIT | RELEASE_SYSTEM).to_le_bytes(),
+            );
+            gpu.rig.run(&[packet], signal);
+        };
+        // What the host wrote before the first replay is covered by an acquire of its own.
+        let mut head = Ib::default();
+        head.acquire(AGENT_GCR | GL2_INV | GL2_WB).flush();
+        gpu.run_ib(&head);
+        replay();
+        assert_eq!(gpu.reports(), []);
+        gpu.rig.write(index, &[9; 32]);
+        replay();
+        assert_eq!(gpu.rig.read(out, 1), [9]);
+        let names = [
+            "kernel copy (queue 1, packet 2, dword",
+            "index bytes 0..128",
+            "L2",
+            "other: the host",
+            "ACQUIRE_MEM with GL2_INV (GCR_CNTL 0x4000)",
+        ];
+        verdict("index", fault, &gpu.reports(), StaleRead, &names);
+    });
 }
