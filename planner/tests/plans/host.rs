@@ -5,13 +5,13 @@ use crate::fixture::{AUSTEN, AUSTEN_LINEAR, NANO, Tiny, repository, with};
 use proptest::prelude::{ProptestConfig, proptest};
 use refrain_planner::diff::diff;
 use refrain_planner::memory::traffic;
-use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::placement::{ExecChoice, GpuLayers, PlacementError};
 use refrain_planner::plan::{
-    Arg, BufferKind, Edge, Eligibility, Hazard, HostAdd, HostStep, HostWhy, Launch, Piece, Plan,
-    StepBody,
+    Activations, Arg, BufferKind, Edge, Eligibility, Hazard, HostAdd, HostStep, HostWhy, Launch,
+    Piece, Plan, StepBody,
 };
 use refrain_planner::schedule::{Violation, verify};
-use refrain_planner::{CheckedPlan, Layer, ModelSource, explain, inspect};
+use refrain_planner::{CheckedPlan, Layer, ModelSource, PlanError, explain, inspect};
 
 fn planned(source: &ModelSource, layers: u32, exec: ExecChoice) -> CheckedPlan {
     with(source, "gfx1201", |options| {
@@ -422,6 +422,31 @@ fn damage_to_a_step_of_the_host_is_refused() {
         let error = CheckedPlan::check(damaged).expect_err(word).to_string();
         assert!(error.contains(word), "row {index}: {error}");
     }
+}
+
+#[test]
+fn int8_activations_are_refused_where_the_host_multiplies() {
+    let source = repository(AUSTEN);
+    let int8 = |layers, exec| {
+        with(&source, "gfx1201", |options| {
+            (options.gpu_layers, options.exec) = (GpuLayers::Last(layers), exec);
+            options.activations = Activations::Int8;
+        })
+    };
+    for exec in [ExecChoice::Cpu, ExecChoice::Passback(Some(0.5))] {
+        let refused = matches!(
+            int8(0, exec),
+            Err(PlanError::Placement(PlacementError::HostActivations { .. }))
+        );
+        assert!(refused, "{exec}");
+        // With nothing spilled nobody but the GPU multiplies.
+        assert!(int8(layers(&source), exec).is_ok(), "{exec}");
+    }
+    assert!(int8(0, ExecChoice::Pcie).is_ok());
+    let mut damaged = (*planned(&source, 0, ExecChoice::Cpu)).clone();
+    damaged.options.activations = Activations::Int8;
+    let error = CheckedPlan::check(damaged).unwrap_err().to_string();
+    assert!(error.contains("activations"), "{error}");
 }
 
 #[test]
