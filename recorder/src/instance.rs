@@ -2,6 +2,10 @@
 //!
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
+mod resume;
+
+pub use resume::Kept;
+
 use crate::address::AddressMap;
 use crate::source::{
     SourceError, TensorSource, check_header, check_length, check_weights, load_tensor,
@@ -66,6 +70,12 @@ pub enum InstanceError {
         tokens: usize,
         /// The plan's context.
         context: u32,
+    },
+    /// A plan over other buffers than those allocated.
+    #[error("the plan has {what}: plans of one family share all buffers; compile them together")]
+    OtherBuffers {
+        /// The first difference.
+        what: String,
     },
     /// The plan pins more memory than the host has left.
     #[error(

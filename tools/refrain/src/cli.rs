@@ -1,5 +1,6 @@
 //! The arguments of `refrain`, as data. What each command does stands in [`crate::commands`].
 
+use crate::bench::args::{BenchArgs, SchemaArgs, TraceArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
@@ -46,6 +47,12 @@ pub enum Command {
     /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
     /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Compare eager launches, a HIP graph and retained packets, with proof of which way ran.
+    Bench(Box<BenchArgs>),
+    /// One token as a trace for Chrome or Perfetto: launches, waits with reasons, footprints.
+    Trace(TraceArgs),
+    /// Print the JSON schema of an output.
+    Schema(SchemaArgs),
     /// Machine profiles: list, show, probe.
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -329,6 +336,18 @@ pub struct RunArgs {
     /// How packets reach the device.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Ends of buckets, ascending: one plan each and one for the whole context; a text goes on under
+    /// the next where its bucket ends.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "TOKENS,…",
+        conflicts_with = "bucket"
+    )]
+    pub buckets: Vec<u32>,
+    /// Fail (exit code 77) if fewer tokens were replayed.
+    #[arg(long, value_name = "PERCENT", value_parser = crate::bench::args::parse_percent)]
+    pub require_replay: Option<f64>,
     /// Tokens queued at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub in_flight: u32,
