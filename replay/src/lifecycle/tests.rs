@@ -304,6 +304,13 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
             },
         ),
         (
+            Code::HostActivations,
+            PlacementError::HostActivations {
+                exec: Exec::Cpu,
+                activations: "int8",
+            },
+        ),
+        (
             Code::PinnedShort,
             PlacementError::Pinned {
                 needed: 2,
