@@ -100,7 +100,7 @@ impl World for Memory {
     fn object(&self, digest: &Digest) -> Option<&[u8]> {
         let objects = Target::ALL.into_iter().map(code_object);
         let mut found = objects.filter(|object| object.digest == *digest);
-        found.next().map(|object| object.bytes as &[u8])
+        found.next().map(|object| object.bytes())
     }
 
     fn compiler(&self) -> String {
@@ -290,7 +290,9 @@ fn a_flipped_byte_of_a_weight_is_another_model_and_nothing_else() {
 /// Flips a bit of the first immediate argument of a launch.
 fn flip_argument(plan: &mut Plan) {
     let found = plan.steps.iter_mut().find_map(|step| {
-        let StepBody::Launch(launch) = &mut step.body;
+        let StepBody::Launch(launch) = &mut step.body else {
+            return None;
+        };
         launch.args.iter_mut().find_map(|arg| match arg {
             Arg::Imm(value) => Some(value),
             _ => None,

@@ -7,11 +7,13 @@
 
 mod bad_objects;
 mod conformance;
+mod golden;
 mod in_flight;
 mod issues;
 mod mutate;
 mod oracle;
 mod parity;
 mod placement;
+mod quantised;
 mod second;
 mod strict;

@@ -53,7 +53,8 @@ pub struct ProveOptions {
     pub transports: Vec<Transport>,
     /// Seeds 0 to this less one, at least 1.
     pub seeds: u64,
-    /// Omissions per form that are executed beside those that no judge placed.
+    /// Omissions of a PM4 form that are executed beside those that no judge placed; of an AQL form a quarter
+    /// as many.
     pub sample: usize,
     /// Software GPUs that run at once; each has one thread.
     pub threads: usize,

@@ -49,7 +49,12 @@ pub(super) fn form(
             error: Box::new(error.into()),
         })?);
     }
-    let chosen = chosen(&judged, options.sample);
+    // The trace is the only judge of most of what an AQL form can lose: a smaller sample checks it.
+    let sample = match transport {
+        Transport::Pm4 => options.sample,
+        Transport::Aql => options.sample.div_ceil(4),
+    };
+    let chosen = chosen(&judged, sample);
     let outcomes = execute(case, packets, positions, &judged, &chosen, options)?;
     let mut count = Count {
         case,

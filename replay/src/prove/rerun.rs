@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         };
         let mut subject = match self.subject.take() {
             Some(subject) => subject,
-            None => self.case.bare(self.seed)?,
+            None => self.case.subject(self.seed, 0, None, &[])?,
         };
         let place = self.positions.get(position).copied().unwrap_or(0);
         let plan = self.case.plan;

@@ -1,8 +1,7 @@
 //! One software GPU in strict mode with one plan on it: sets states, runs tokens by every route,
 //! collects what was found.
 //!
-//! A subject judges nothing. Its memory is fresh: the first tokens run while nothing has written the
-//! scratch buffers, so a read of bytes that nobody wrote is reported.
+//! A subject judges nothing; it hands out reports, traces and states.
 
 use super::ProveError;
 use crate::lifecycle::{Checked, Poisoned, Stage, StageError};
@@ -85,14 +84,10 @@ impl Case<'_> {
         Ok((opened, gpu))
     }
 
-    /// Records and reconciles on a fresh software GPU, and binds the given forms to it.
-    pub fn subject(
-        &self,
-        seed: u64,
-        traces: usize,
-        forms: &[Packets],
-    ) -> Result<Subject, ProveError> {
-        let (opened, gpu) = self.open(seed, traces)?;
+    /// Records and reconciles on a fresh software GPU and gives a tape of the first position. Nothing has
+    /// written its scratch buffers, so a read of bytes that nobody wrote is among the reports.
+    pub fn record(&self, seed: u64) -> Result<(Tape, Vec<Report>), ProveError> {
+        let (opened, gpu) = self.open(seed, 0)?;
         let mut tap = opened.tap();
         let tap = tap
             .as_mut()
@@ -101,22 +96,26 @@ impl Case<'_> {
             .record(self.source, self.objects, tap)?
             .reconcile()?;
         let tape = reconciled.recording().tapes.first().cloned();
-        let (instance, eager, _) = reconciled.into_parts();
-        // Steps of the host are on no tape.
-        let tape = tape.filter(|_| self.plan.barriers().next().is_none());
-        let relaunch = tape.map(|tape| Relaunch::of(&tape, &instance, self.objects));
-        let relaunch = relaunch.transpose()?;
-        self.bound(instance, eager, relaunch, gpu, forms)
+        let tape = tape.ok_or(ProveError::NotSoft)?;
+        Ok((tape, gpu.take_reports().reports))
     }
 
-    /// A fresh software GPU with the plan's buffers, nothing recorded.
-    pub fn bare(&self, seed: u64) -> Result<Subject, ProveError> {
-        let (opened, gpu) = self.open(seed, 0)?;
+    /// A fresh software GPU with the plan's buffers, a tape's launches and the given forms.
+    pub fn subject(
+        &self,
+        seed: u64,
+        traces: usize,
+        tape: Option<&Tape>,
+        forms: &[Packets],
+    ) -> Result<Subject, ProveError> {
+        let (opened, gpu) = self.open(seed, traces)?;
         let instance = Instance::new(&opened.device, self.plan, self.source)
             .map_err(|error| poisoned(error.into()))?;
         let eager =
             EagerExecutor::new(&instance, self.objects).map_err(|error| poisoned(error.into()))?;
-        self.bound(instance, eager, None, gpu, &[])
+        let relaunch = tape.map(|tape| Relaunch::of(tape, &instance, self.objects));
+        let relaunch = relaunch.transpose()?;
+        self.bound(instance, eager, relaunch, gpu, forms)
     }
 
     fn bound(

@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::plan::Activations;
 use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
@@ -161,6 +162,9 @@ pub enum KvArg {
     F32,
     /// Half the cache; logits differ within a stated bound.
     F16,
+    /// Blocks of 32 int8 with a scale: about a quarter of the cache.
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 impl KvArg {
@@ -169,6 +173,26 @@ impl KvArg {
         match self {
             Self::F32 => Dtype::F32,
             Self::F16 => Dtype::F16,
+            Self::Q8_0 => Dtype::Q8_0,
+        }
+    }
+}
+
+/// Form in which activations meet quantised matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationsArg {
+    /// f32: every engine gives the same bits.
+    Exact,
+    /// int8 per block, as ggml does it.
+    Int8,
+}
+
+impl ActivationsArg {
+    /// The plan's option.
+    pub const fn of_plan(self) -> Activations {
+        match self {
+            Self::Exact => Activations::Exact,
+            Self::Int8 => Activations::Int8,
         }
     }
 }
@@ -229,6 +253,9 @@ pub struct CompileArgs {
     /// Element type of the KV cache; default: f32, the exact mode.
     #[arg(long, value_enum)]
     pub kv: Option<KvArg>,
+    /// Form in which activations meet quantised matrices; default: exact.
+    #[arg(long, value_enum)]
+    pub activations: Option<ActivationsArg>,
     /// Positions that the plan runs at are below this; default: the whole context.
     #[arg(long, value_name = "TOKENS")]
     pub bucket: Option<u32>,

@@ -27,15 +27,25 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..at + N].first_chunk().unwrap_or(&[0; N])
 }
 
-/// Integers of group `j` of 32 elements of a block: those of its first and second 16. `index` is the
-/// group's number in the activation.
+/// Bytes of codes of a group of 32 elements in sixteen rows; its parameters follow.
+const fn code_bytes(kind: u8) -> usize {
+    match kind {
+        BYTES => 512,
+        FIVE => 256 + 64,
+        SIX => 256 + 128,
+        _ => 256,
+    }
+}
+
+/// Integers of a group of 32 elements: those of its first and second 16. `bytes` starts with its codes,
+/// `index` is its number in the activation.
 #[inline(always)]
 fn group<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
-    words: &[[u8; 64]],
+    bytes: &[u8],
     x: &Activation<'_>,
-    (j, index): (usize, usize),
+    index: usize,
 ) -> (W::I, W::I) {
     let (q, sums) = (&x.groups()[index], &x.halves()[index]);
     let bias = match KIND {
@@ -43,32 +53,28 @@ fn group<W: Wide, const KIND: u8>(
         _ => layout.zero,
     };
     let (mut low, mut high) = (w.splat(-bias * sums[0]), w.splat(-bias * sums[1]));
+    // A slice of known length: no bounds are checked below.
+    let (words, _) = bytes[..code_bytes(KIND)].as_chunks::<64>();
     if KIND == BYTES {
-        let words: &[[u8; 64]; 8] = words[8 * j..].first_chunk().unwrap_or(&[[0; 64]; 8]);
         for c in 0..4 {
             low = w.dot_signed(low, w.load(&words[c]), q[c]);
             high = w.dot_signed(high, w.load(&words[c + 4]), q[c + 4]);
         }
         return (low, high);
     }
-    // Words of the higher bits follow all nibbles of the block.
-    let above = layout.block / 8;
-    let nibbles: &[[u8; 64]; 4] = words[4 * j..].first_chunk().unwrap_or(&[[0; 64]; 4]);
+    let (nibbles, above) = words.split_at(4);
     for c in 0..4 {
         let v = w.load(&nibbles[c]);
         let mut a = w.bits(v, 0, NIBBLES);
         let mut b = w.bits(v, 4, NIBBLES);
         match KIND {
             FIVE => {
-                let h = w.load(&words[above + j]);
+                let h = w.load(&above[0]);
                 a = w.or(a, w.up4(w.bits(h, c as u32, 0x0101_0101)));
                 b = w.or(b, w.up4(w.bits(h, c as u32 + 4, 0x0101_0101)));
             }
             SIX => {
-                let h = [
-                    w.load(&words[above + 2 * j]),
-                    w.load(&words[above + 2 * j + 1]),
-                ];
+                let h = [w.load(&above[0]), w.load(&above[1])];
                 a = w.or(a, w.up4(w.bits(h[0], 2 * c as u32, 0x0303_0303)));
                 b = w.or(b, w.up4(w.bits(h[1], 2 * c as u32, 0x0303_0303)));
             }
@@ -90,18 +96,18 @@ fn group<W: Wide, const KIND: u8>(
 fn whole<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
-    words: &[[u8; 64]],
+    bytes: &[u8],
     x: &Activation<'_>,
-    place: (usize, usize),
+    index: usize,
 ) -> W::I {
-    let (low, high) = group::<W, KIND>(w, layout, words, x, place);
+    let (low, high) = group::<W, KIND>(w, layout, bytes, x, index);
     w.add(low, high)
 }
 
 /// What is done with the integers of a unit. A trait and no closure: a closure is compiled without the
 /// instruction set of the loop that calls it.
 trait Sink<W: Wide> {
-    /// Unit number, isum, msum, and the parameters that it starts with.
+    /// Unit number, isum, msum, and where its f32 parameters start.
     fn unit(&mut self, unit: usize, isum: W::I, msum: W::I, params: &[u8]);
 }
 
@@ -114,49 +120,49 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
     x: &Activation<'_>,
     sink: &mut impl Sink<W>,
 ) {
-    let groups = layout.block / 32;
-    let size = ROWS * (4 * layout.words + layout.params);
-    for (block, bytes) in run.chunks_exact(size).enumerate() {
-        let (codes, params) = bytes.split_at(ROWS * 4 * layout.words);
-        let (words, _) = codes.as_chunks::<64>();
-        let first = block * groups;
+    let codes = code_bytes(KIND);
+    let blocks = run.chunks_exact(ROWS * layout.block_bytes);
+    for (block, bytes) in blocks.enumerate() {
+        let groups = 8 * block;
         let (mut isum, mut msum) = (w.splat(0), w.splat(0));
         match SCALING {
             D | DM | E8M0 => {
-                isum = whole::<W, KIND>(w, layout, words, x, (0, block));
+                isum = whole::<W, KIND>(w, layout, bytes, x, block);
+                sink.unit(block, isum, msum, &bytes[codes..]);
             }
             K_MINS => {
                 for j in 0..8 {
-                    let sub = whole::<W, KIND>(w, layout, words, x, (j, first + j));
-                    isum = w.add(isum, w.mul(sub, w.unsigned(part(params, 32 * j))));
-                    let min = w.unsigned(part(params, 32 * j + 16));
-                    msum = w.add(msum, w.mul(min, w.splat(x.sums()[first + j])));
+                    let (bytes, index) = (&bytes[j * (codes + 32)..][..codes + 32], groups + j);
+                    let sub = whole::<W, KIND>(w, layout, bytes, x, index);
+                    isum = w.add(isum, w.mul(sub, w.unsigned(part(bytes, codes))));
+                    let min = w.unsigned(part(bytes, codes + 16));
+                    msum = w.add(msum, w.mul(min, w.splat(x.sums()[index])));
                 }
+                sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
             K_SIGNED => {
                 for j in 0..8 {
-                    let place = (j, first + j);
-                    let (low, high) = group::<W, KIND>(w, layout, words, x, place);
-                    isum = w.add(isum, w.mul(low, w.signed(part(params, 32 * j))));
-                    isum = w.add(isum, w.mul(high, w.signed(part(params, 32 * j + 16))));
+                    let bytes = &bytes[j * (codes + 32)..][..codes + 32];
+                    let (low, high) = group::<W, KIND>(w, layout, bytes, x, groups + j);
+                    isum = w.add(isum, w.mul(low, w.signed(part(bytes, codes))));
+                    isum = w.add(isum, w.mul(high, w.signed(part(bytes, codes + 16))));
                 }
+                sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
             _ => {
                 let (per, mut sum) = (layout.unit / 32, 0);
                 for j in 0..8 {
-                    let sub = whole::<W, KIND>(w, layout, words, x, (j, first + j));
-                    isum = w.add(isum, sub);
-                    sum += x.sums()[first + j];
+                    let (group, index) = (&bytes[j * codes..], groups + j);
+                    isum = w.add(isum, whole::<W, KIND>(w, layout, group, x, index));
+                    sum += x.sums()[index];
                     if (j + 1).is_multiple_of(per) {
-                        let params = &params[j / per * 64..];
-                        sink.unit((first + j) / per, isum, w.splat(sum), params);
+                        let params = &bytes[8 * codes + j / per * 64..];
+                        sink.unit(index / per, isum, w.splat(sum), params);
                         (isum, sum) = (w.splat(0), 0);
                     }
                 }
-                continue;
             }
         }
-        sink.unit(block, isum, msum, params);
     }
 }
 
@@ -211,10 +217,10 @@ impl<W: Wide, const SCALING: u8> Sink<W> for Scaled<'_, W, SCALING> {
             }
             E8M0 => self.add(w.floats(powers(part(params, 0))), d, isum, p),
             K_MINS => {
-                let p = self.add(w.halves(part(params, 256)), d, isum, p);
-                self.add(w.halves(part(params, 288)), -d, w.float(msum), p)
+                let p = self.add(w.halves(part(params, 0)), d, isum, p);
+                self.add(w.halves(part(params, 32)), -d, w.float(msum), p)
             }
-            K_SIGNED => self.add(w.halves(part(params, 256)), d, isum, p),
+            K_SIGNED => self.add(w.halves(part(params, 0)), d, isum, p),
             SINGLES => {
                 let p = self.add(w.singles(part(params, 0)), d, isum, p);
                 self.add(w.singles(part(params, 64)), d, w.float(msum), p)

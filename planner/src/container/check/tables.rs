@@ -130,11 +130,11 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
         let expected = format!("1 to {}, the context", options.context);
         return wrong("bucket", options.bucket.to_string(), expected);
     }
-    if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16) {
+    if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16 | Dtype::Q8_0) {
         return wrong(
             "kv_dtype",
             options.kv_dtype.to_string(),
-            "f32 or f16".into(),
+            "f32, f16 or q8_0".into(),
         );
     }
     let entries = options.ring_entries;

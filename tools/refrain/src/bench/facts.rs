@@ -83,7 +83,7 @@ pub fn machine(opened: &OpenedDevice) -> Machine {
         threads: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
         program: format!("refrain {}", env!("CARGO_PKG_VERSION")),
         kernel_compiler: Target::parse(&info.target)
-            .and_then(|target| compiler(refrain_kernels::code_object(target).bytes))
+            .and_then(|target| compiler(refrain_kernels::code_object(target).bytes()))
             .unwrap_or_else(|| "unknown".to_owned()),
     }
 }

@@ -16,7 +16,7 @@ mod schema;
 mod subject;
 mod trace;
 
-use crate::cli::{Command, CompileArgs, DeviceArgs, KvArg};
+use crate::cli::{ActivationsArg, Command, CompileArgs, DeviceArgs, KvArg};
 use crate::exit::CliError;
 use crate::output;
 use anyhow::Context;
@@ -93,6 +93,9 @@ fn compile_options(args: &CompileArgs) -> Result<CompileOptions, Refusal> {
         no_fuse: args.no_fuse.clone(),
         gpu_layers,
         exec: args.exec.unwrap_or_default(),
+        activations: args
+            .activations
+            .map_or_else(Default::default, ActivationsArg::of_plan),
         ..Default::default()
     })
 }

@@ -68,6 +68,7 @@ const RANGED: &[Op] = &[
     Op::GemvSilu,
     Op::GemvGatedAdd,
 ];
+const INT8: &[Op] = &[Op::RmsNormQuantise, Op::Quantise, Op::Rotate];
 const SEVERAL: &[Op] = &[Op::Gemv2, Op::Gemv3, Op::Gemv4, Op::Gemv3Bias];
 const PREPARE: &[Op] = &[Op::QkNormRopeKv, Op::RopeKv];
 const MERGE: &[Op] = &[Op::AttnMerge, Op::AttnMergeGated];
@@ -80,6 +81,9 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(&[Op::RmsNorm], &[("n", 8)], START),
     shape(&[Op::RmsNorm], &[("n", 260)], START),
     shape(&[Op::RmsNorm], &[("n", 1100)], START),
+    shape(INT8, &[("n", 32)], START),
+    shape(INT8, &[("n", 1024)], START),
+    shape(INT8, &[("n", 4128)], START),
     shape(RANGED, &[("r0", 0), ("r1", 5), ("rows", 5), ("k", 32)], START),
     shape(RANGED, &[("r0", 3), ("r1", 33), ("rows", 33), ("k", 256)], START),
     shape(RANGED, &[("r0", 0), ("r1", 16), ("rows", 16), ("k", 288)], START),
@@ -94,13 +98,13 @@ pub(super) const SHAPES: &[Shape] = &[
         ("interleaved", 0)], POSITIONS),
     shape(&[Op::Rope], &[("heads", 2), ("kv_heads", 1), ("head_dim", 64), ("rot_dim", 48),
         ("interleaved", 1)], POSITIONS),
-    shape(&[Op::KvWrite], &[("kv_dim", 300)], WRITES),
+    shape(&[Op::KvWrite], &[("kv_dim", 300), ("ctx", 1024)], WRITES),
     shape(PREPARE, &[("heads", 3), ("kv_heads", 1), ("head_dim", 64), ("q_stride", 128),
         ("rot_dim", 48), ("interleaved", 0)], WRITES),
     shape(PREPARE, &[("heads", 2), ("kv_heads", 2), ("head_dim", 128), ("q_stride", 128),
         ("rot_dim", 128), ("interleaved", 1)], WRITES),
-    shape(&[Op::AttnDecode], &[("heads", 4), ("kv_heads", 2)], POSITIONS),
-    shape(&[Op::AttnSplit], &[("heads", 4), ("kv_heads", 2), ("splits", 2)], PARTS),
+    shape(&[Op::AttnDecode], &[("heads", 4), ("kv_heads", 2), ("ctx", 1024)], POSITIONS),
+    shape(&[Op::AttnSplit], &[("heads", 4), ("kv_heads", 2), ("splits", 2), ("ctx", 1024)], PARTS),
     shape(MERGE, &[("heads", 2), ("head_dim", 64), ("splits", 1)], PARTS),
     shape(MERGE, &[("heads", 3), ("head_dim", 128), ("splits", 4)], PARTS),
     shape(MERGE, &[("heads", 2), ("head_dim", 320), ("splits", 2)], PARTS),
