@@ -149,7 +149,8 @@ fn bad_words_matter_only_when_reached() {
         assert_eq!(
             wave_fault(&into, &CONFIG),
             WaveFault::Jump {
-                address: CODE_VA + 8
+                address: CODE_VA + 8,
+                place: format!("{:#x}, which belongs to no allocation", CODE_VA + 8),
             }
         );
         let away = dispatch(&program(target, &[0xbfa0_8000]), 1);

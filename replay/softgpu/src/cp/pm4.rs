@@ -209,7 +209,7 @@ impl Run<'_> {
                 // Memory is coherent; which lines it drops matters to strict mode.
                 count(&self.shared.tally.acquires, 1);
                 if let Some(strict) = &self.shared.strict {
-                    strict.acquire_mem(self.owner.queue, acquire.gcr);
+                    strict.acquire_mem(self.site(located, packet), acquire.gcr);
                 }
                 Step::Nothing
             }),
@@ -222,14 +222,18 @@ impl Run<'_> {
         done.map_err(|reason| self.fault(wrong(reason), None))
     }
 
-    /// A packet by which the processor touches memory itself.
-    fn access(&mut self, located: &Located<'_>, name: &'static str) -> Result<Step, Pm4Reason> {
-        let site = Site {
+    fn site(&self, located: &Located<'_>, name: &'static str) -> Site {
+        Site {
             queue: self.owner.queue,
             packet: self.owner.packet,
             dword: located.offset,
             name,
-        };
+        }
+    }
+
+    /// A packet by which the processor touches memory itself.
+    fn access(&mut self, located: &Located<'_>, name: &'static str) -> Result<Step, Pm4Reason> {
+        let site = self.site(located, name);
         let (space, generation) = (&self.shared.memory, self.registers.gfx().generation());
         let strict = self.shared.strict.as_ref();
         let told = |accesses: Accesses| {

@@ -192,10 +192,12 @@ pub enum WaveFault {
     #[error("{0}")]
     Undecodable(IsaError),
     /// A jump to where no instruction begins.
-    #[error("jump to {address:#x}, where no instruction begins")]
+    #[error("jump to {place}, where no instruction of its object begins")]
     Jump {
         /// Target address.
         address: u64,
+        /// The target in words: kernel and offset where the object is known, and the allocation.
+        place: String,
     },
     /// The instruction budget is used up.
     #[error("no end after {budget} instructions; the kernel hangs, or needs a larger wave budget")]

@@ -55,6 +55,9 @@ impl Private {
     /// `each` bytes for each lane, all poison.
     pub(super) fn reset(&mut self, each: u32, poison: u32) {
         self.each = each as usize;
+        if each == 0 {
+            return;
+        }
         self.bytes.clear();
         self.bytes.resize(32 * self.each, 0);
         let (words, rest) = self.bytes.as_chunks_mut::<4>();

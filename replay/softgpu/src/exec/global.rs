@@ -7,6 +7,7 @@
 use super::context::{Ctx, Fault};
 use super::flat::{self, ByLane, Flat};
 use super::guest;
+use super::lanes::each64;
 use super::level::{Level, Speed};
 use super::uop::{Exec, Flow, Handler, Uop, handler};
 use super::wave::{Row, Wave};
@@ -87,11 +88,11 @@ pub(super) fn addresses<const SCALAR: bool>(w: &Wave, u: &Uop, x: &Ctx<'_>) -> [
     let low = w.lanes(x, u.a, &mut room);
     if SCALAR {
         let base = w.scalar64(x, u.b).wrapping_add(offset);
-        std::array::from_fn(|i| base.wrapping_add(u64::from(low[i])))
+        each64(|i| base.wrapping_add(u64::from(low[i])))
     } else {
         let mut room = [0; 32];
         let high = w.lanes(x, u.a.next(), &mut room);
-        std::array::from_fn(|i| (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add(offset))
+        each64(|i| (u64::from(low[i]) | u64::from(high[i]) << 32).wrapping_add(offset))
     }
 }
 

@@ -274,7 +274,10 @@ impl Stopped {
                 size,
             },
             Cause::Fault(Fault::Unsupported(what)) => WaveFault::Unsupported(what),
-            Cause::Fault(Fault::Jump { address }) => WaveFault::Jump { address },
+            Cause::Fault(Fault::Jump { address }) => WaveFault::Jump {
+                address,
+                place: jump_place(memory, &d.program, address),
+            },
             Cause::Fault(Fault::Budget) => WaveFault::Budget { budget },
             Cause::Fault(Fault::Stopped) => WaveFault::Stopped,
             Cause::Fault(Fault::Undecodable) => undecodable(program, self.uop),
@@ -288,6 +291,18 @@ impl Stopped {
             instruction: program.text_of(self.uop),
             fault,
         }
+    }
+}
+
+/// A jump's target in words: the object and its kernel, or whatever lies there.
+fn jump_place(memory: &AddressSpace, program: &Program, address: u64) -> String {
+    let Some(info) = memory.find(address) else {
+        return format!("{address:#x}, which belongs to no allocation");
+    };
+    let (name, offset) = (&info.name, address - info.base);
+    match program.symbol(address) {
+        Some((kernel, at)) => format!("{kernel}+{at:#x}, byte {offset} of {name}"),
+        None => format!("byte {offset} of {name}"),
     }
 }
 

@@ -13,7 +13,7 @@
 //! | SCC, VCC, M0, other SGPRs, TTMPs and VGPRs | poison | poison |
 
 use super::Dispatch;
-use super::wave::{SCC_SLOT, State, Wave};
+use super::wave::{Row, SCC_SLOT, State, Wave};
 use crate::isa::Generation;
 use crate::isa::operand::{EXEC, NULL, TTMP};
 
@@ -28,6 +28,22 @@ pub(super) const fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// Fills registers; a tenth of the time of a short wave.
+fn fill(rows: &mut [Row], word: u32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn wide(rows: &mut [Row], word: u32) {
+            rows.as_flattened_mut().fill(word);
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2.
+            return unsafe { wide(rows, word) };
+        }
+    }
+    rows.as_flattened_mut().fill(word);
 }
 
 /// What all waves of one dispatch share.
@@ -54,9 +70,10 @@ impl Start<'_> {
         let items = d.group_size.iter().product::<u32>();
         let left = items.saturating_sub(index * 32).min(32);
         w.s[usize::from(EXEC)] = ((1u64 << left) - 1) as u32;
-        for row in &mut w.v[1..(self.vgprs as usize).clamp(1, 256)] {
-            *row = [self.poison; 32];
-        }
+        fill(
+            &mut w.v[1..(self.vgprs as usize).clamp(1, 256)],
+            self.poison,
+        );
         w.v[0] = self.work_items(index);
         let fp = d.rsrc1 >> 12 & 0xff;
         let modes = match generation {

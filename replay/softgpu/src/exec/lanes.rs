@@ -93,10 +93,21 @@ pub(super) fn lanes64(w: &Wave, x: &Ctx<'_>, src: super::uop::Src, wide: bool) -
     let (mut rl, mut rh) = ([0; 32], [0; 32]);
     let low = w.lanes(x, src, &mut rl);
     if !wide {
-        return std::array::from_fn(|i| u64::from(low[i]));
+        return each64(|i| u64::from(low[i]));
     }
     let high = w.lanes(x, src.next(), &mut rh);
-    std::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32)
+    each64(|i| u64::from(low[i]) | u64::from(high[i]) << 32)
+}
+
+/// A 64-bit value per lane. `std::array::from_fn` of as many is a function of its own, compiled
+/// without the caller's CPU features.
+#[inline(always)]
+pub(super) fn each64(value: impl Fn(usize) -> u64) -> Row64 {
+    let mut out = [0; 32];
+    for (i, lane) in out.iter_mut().enumerate() {
+        *lane = value(i);
+    }
+    out
 }
 
 /// Handler of a [`Lane64`].

@@ -3,7 +3,7 @@
 
 use super::context::Ctx;
 use super::float::{d, div_scale, f, fmas_scale, ldexp, ldexp64, num, num64, split64};
-use super::lanes::lanes64;
+use super::lanes::{each64, lanes64};
 use super::level::{Level, Speed};
 use super::moded::Modes;
 use super::softfloat::{self, DOUBLE, SINGLE};
@@ -119,13 +119,18 @@ fn wide(low: &Row, high: &Row, i: usize) -> u64 {
 fn pair(w: &Wave, x: &Ctx<'_>, src: Src) -> [u64; 32] {
     let (mut rl, mut rh) = ([0; 32], [0; 32]);
     let (low, high) = (w.lanes(x, src, &mut rl), w.lanes(x, src.next(), &mut rh));
-    std::array::from_fn(|i| wide(low, high, i))
+    each64(|i| wide(low, high, i))
 }
 
 #[inline(always)]
 fn put_pair(w: &mut Wave, dst: u16, values: &[u64; 32]) {
-    w.put(dst, &values.map(|v| v as u32));
-    w.put(dst + 1, &values.map(|v| (v >> 32) as u32));
+    let (mut low, mut high) = ([0; 32], [0; 32]);
+    for (i, v) in values.iter().enumerate() {
+        low[i] = *v as u32;
+        high[i] = (*v >> 32) as u32;
+    }
+    w.put(dst, &low);
+    w.put(dst + 1, &high);
 }
 
 /// 32 x 32 + 64 bits; the mask is bit 64 of the sum (RDNA ISA pseudocode).

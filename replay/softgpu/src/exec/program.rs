@@ -45,6 +45,8 @@ pub struct Program {
     kernels: Mutex<HashMap<u32, Arc<KernelInfo>>>,
     /// The code as strict mode runs it; made when first asked for.
     strict: OnceLock<Box<Code>>,
+    /// Entries of kernels by address, ascending.
+    symbols: OnceLock<Vec<(u64, Arc<str>)>>,
     /// Waits and cache operations are counted on their predecessor.
     fold: bool,
 }
@@ -151,6 +153,7 @@ impl Program {
             tops: built.tops,
             kernels: Mutex::default(),
             strict: OnceLock::new(),
+            symbols: OnceLock::new(),
         }
     }
 
@@ -203,6 +206,25 @@ impl Program {
         } else {
             &self.modifiers
         }
+    }
+
+    /// Says once which kernels begin where.
+    pub(crate) fn name_entries(&self, mut entries: Vec<(u64, Arc<str>)>) {
+        entries.sort();
+        // A second list is of the same object.
+        let _ = self.symbols.set(entries);
+    }
+
+    /// A guest address inside the code as kernel and offset.
+    pub(crate) fn symbol(&self, address: u64) -> Option<(Arc<str>, u64)> {
+        let end = self.base.saturating_add(self.len());
+        if !(self.base..end).contains(&address) {
+            return None;
+        }
+        let entries = self.symbols.get()?;
+        let after = entries.partition_point(|(entry, _)| *entry <= address);
+        let (entry, name) = entries.get(after.checked_sub(1)?)?;
+        Some((Arc::clone(name), address - entry))
     }
 
     /// The micro-operation at a guest address.

@@ -229,7 +229,9 @@ impl SoftGpu {
 
     /// Creates a signal and returns its handle, the address of an `amd_signal_t`.
     pub fn create_signal(&self, initial: i64) -> Result<u64, SoftError> {
-        self.shared.signals.create(initial)
+        let handle = self.shared.signals.create(initial)?;
+        self.strictly(|strict| strict.model().order.host_store(handle, initial));
+        Ok(handle)
     }
 
     /// Destroys a signal; its handle is invalid from then on.
@@ -243,14 +245,14 @@ impl SoftGpu {
     /// The value of a signal (acquire); of a doorbell, the last packet id stored to it.
     pub fn load_signal(&self, handle: u64) -> Result<i64, SoftError> {
         let value = self.shared.signals.load(handle)?;
-        self.strictly(|strict| strict.model().order.host_acquire(handle));
+        self.strictly(|strict| strict.model().order.host_acquire(handle, value));
         Ok(value)
     }
 
     /// Stores a value (release), wakes waiters and, for a doorbell, the packet processor.
     pub fn store_signal(&self, handle: u64, value: i64) -> Result<(), SoftError> {
         if self.shared.signals.is_value(handle) {
-            self.strictly(|strict| strict.model().order.host_store(handle));
+            self.strictly(|strict| strict.model().order.host_store(handle, value));
         }
         match self.shared.signals.store(handle, value)? {
             Stored::Doorbell(queue) => {
@@ -291,8 +293,10 @@ impl SoftGpu {
 
     /// Adds to a signal's value (acquire and release) and returns the value before.
     pub fn add_signal(&self, handle: u64, amount: i64) -> Result<i64, SoftError> {
-        self.strictly(|strict| strict.model().order.host_add(handle));
+        self.strictly(|strict| strict.model().order.host_add(handle, amount));
         let before = self.shared.signals.add(handle, amount)?;
+        let after = before.wrapping_add(amount);
+        self.strictly(|strict| strict.model().order.host_acquire(handle, after));
         self.signal_changed();
         Ok(before)
     }
@@ -310,7 +314,7 @@ impl SoftGpu {
             .shared
             .signals
             .wait(handle, condition, operand, timeout)?;
-        self.strictly(|strict| strict.model().order.host_acquire(handle));
+        self.strictly(|strict| strict.model().order.host_acquire(handle, seen));
         Ok(seen)
     }
 

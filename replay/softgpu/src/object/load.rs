@@ -236,7 +236,18 @@ fn finish(
         };
         context.kernel(meta).map(Arc::new)
     });
-    kernels.collect()
+    let kernels: Vec<Arc<Kernel>> = kernels.collect::<Result<_, _>>()?;
+    for (from, to, program) in &programs {
+        let inside = kernels
+            .iter()
+            .filter(|kernel| (*from..*to).contains(&kernel.entry_va));
+        program.name_entries(
+            inside
+                .map(|kernel| (kernel.entry_va, Arc::clone(&kernel.name)))
+                .collect(),
+        );
+    }
+    Ok(kernels)
 }
 
 struct Context<'a> {

@@ -176,19 +176,20 @@ impl Rules {
     pub(crate) fn path(self, path: Path) -> Caches {
         let all = self.present();
         match path {
-            Path::Scalar => all.but(Caches::L0),
+            Path::Scalar { cache } => {
+                let scalar = all.but(Caches::L0);
+                match self.generation {
+                    Generation::Gfx11 => scalar,
+                    Generation::Gfx12 => by_scope(scalar, cache),
+                }
+            }
             Path::Vector { cache } => {
                 let vector = all.but(Caches::SCALAR);
                 match self.generation {
                     // GLC makes a load miss L0 and L1 ("load atomic monotonic agent").
                     Generation::Gfx11 if cache & 1 != 0 => vector.and(Caches::L2),
                     Generation::Gfx11 => vector,
-                    // SCOPE in bits 1:0: CU, SE, DEV, SYS.
-                    Generation::Gfx12 => match cache & 3 {
-                        0 => vector,
-                        3 => Caches::NONE,
-                        _ => vector.and(Caches::L2),
-                    },
+                    Generation::Gfx12 => by_scope(vector, cache),
                 }
             }
         }
@@ -232,6 +233,16 @@ impl Rules {
     }
 }
 
+/// What is left of a path on gfx12 with SCOPE (CU, SE, DEV, SYS) in bits 1:0. Scalar loads have the
+/// same field (RDNA4 ISA, SMEM encoding), taken to mean the same.
+const fn by_scope(path: Caches, cache: u8) -> Caches {
+    match cache & 3 {
+        0 => path,
+        3 => Caches::NONE,
+        _ => path.and(Caches::L2),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Caches, Path, Rules};
@@ -266,8 +277,16 @@ mod tests {
     fn cache_bits_of_instructions_shorten_the_path() {
         let (k, v, l1, l2) = (Caches::SCALAR, Caches::L0, Caches::L1, Caches::L2);
         for (target, path, expected) in [
-            (Target::Gfx1100, Path::Scalar, k.with(l1).with(l2)),
-            (Target::Gfx1201, Path::Scalar, k.with(l2)),
+            (
+                Target::Gfx1100,
+                Path::Scalar { cache: 1 },
+                k.with(l1).with(l2),
+            ),
+            (Target::Gfx1201, Path::Scalar { cache: 0 }, k.with(l2)),
+            (Target::Gfx1201, Path::Scalar { cache: 4 }, k.with(l2)),
+            (Target::Gfx1201, Path::Scalar { cache: 1 }, l2),
+            (Target::Gfx1201, Path::Scalar { cache: 2 }, l2),
+            (Target::Gfx1201, Path::Scalar { cache: 3 }, Caches::NONE),
             (
                 Target::Gfx1100,
                 Path::Vector { cache: 0 },

@@ -7,6 +7,7 @@ use super::footprint::Footprint;
 use super::hook::Who;
 use super::kernarg::digest;
 use super::model::{Model, Past, Pending};
+use super::phases::{Meeting, MeetingKind};
 use super::ranges::Ranges;
 use super::report::{Party, Report, ReportKind};
 use super::touch::{Atomics, Conflict, ConflictKind, Touched};
@@ -16,7 +17,7 @@ use crate::object::Kernel;
 use std::sync::Arc;
 
 /// Reports of one kind per launch; the same fault rarely comes alone.
-const PER_LAUNCH: usize = 8;
+pub(super) const PER_LAUNCH: usize = 8;
 /// Bytes that hardware may fetch past the end of the code (LLVM AMDGPUUsage, instruction prefetch).
 const CODE_ROOM: u64 = crate::memory::CODE_ROOM;
 /// Unit of RSRC3.INST_PREF_SIZE, bytes (LLVM AMDGPUUsage, compute_pgm_rsrc3 of GFX11 and GFX12).
@@ -41,6 +42,7 @@ impl Model {
     /// Starts a batch of launches, whose indices waves will name.
     pub(crate) fn begin(&mut self, launches: Vec<Pending>) {
         self.touch.begin();
+        self.phases.begin();
         self.refreshed.clear();
         self.blamed.clear();
         self.running = launches;
@@ -73,6 +75,9 @@ impl Model {
             .collect();
         for conflict in self.touch.take_conflicts() {
             self.report_conflict(&conflict);
+        }
+        for meeting in self.phases.take_meetings() {
+            self.report_meeting(&meeting);
         }
         for (index, launch) in (0u32..).zip(&done) {
             self.check_kernarg(index as usize, "while the launch ran");
@@ -162,6 +167,9 @@ impl Model {
         self.locate(&mut report, index, start, end - start);
         let who = Self::who(index, launch, start, write);
         report.instruction = who.and_then(|who| self.instruction(who));
+        if let Some(instruction) = &mut report.instruction {
+            instruction.left_out = launch.touched.left_out(start);
+        }
         report
     }
 
@@ -185,6 +193,32 @@ impl Model {
             None => "another group".to_owned(),
         };
         let detail = format!("group {} {what} {other}{tail}", who.group);
+        if let Some(mut report) = self.about(*who, kind, detail) {
+            self.locate(&mut report, who.launch, *va, *len);
+            self.log.add(report);
+        }
+    }
+
+    fn report_meeting(&mut self, meeting: &Meeting) {
+        let Meeting {
+            who,
+            va,
+            len,
+            other_wave,
+            what,
+        } = meeting;
+        let (what, tail) = match what {
+            MeetingKind::Read => ("reads what", "wrote"),
+            MeetingKind::Write => ("writes over what", "wrote"),
+            MeetingKind::Overtaken => ("writes over what", "read"),
+        };
+        let other = match other_wave {
+            Some(wave) => format!("wave {wave}"),
+            None => "another wave".to_owned(),
+        };
+        let (kind, wave) = (ReportKind::WavesShare, who.wave);
+        let detail =
+            format!("wave {wave} {what} {other} of its group {tail}, no barrier between them");
         if let Some(mut report) = self.about(*who, kind, detail) {
             self.locate(&mut report, who.launch, *va, *len);
             self.log.add(report);

@@ -111,6 +111,7 @@ impl Model {
             text: wave.instruction.clone(),
             group: wave.group[0],
             wave: wave.wave,
+            left_out: false,
         };
         let mut report = match &wave.fault {
             WaveFault::Memory { lane, fault } => self.memory_fault(who, launch, *lane, fault),

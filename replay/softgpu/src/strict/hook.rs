@@ -20,11 +20,23 @@ pub(crate) struct Who {
 /// The way that an access takes through the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
-    /// Scalar load through the K$.
-    Scalar,
+    /// Scalar load through the K$. `cache` as below; gfx11 has no SCOPE there.
+    Scalar { cache: u8 },
     /// Vector access through L0, and L1 where there is one. `cache` are the instruction's cache
     /// bits: GLC, SLC, DLC from bit 0 on gfx11; SCOPE in bits 1:0 and TH in bits 4:2 on gfx12.
     Vector { cache: u8 },
+}
+
+/// How a wave stands to the others of its work-group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// There are none.
+    Alone,
+    /// Nothing orders them before the next barrier.
+    Among,
+    /// It has signalled at the barrier and not waited, so that neither what the others do before the
+    /// barrier nor what they do after it is ordered.
+    Between,
 }
 
 /// One memory instruction of one wave.
@@ -38,6 +50,7 @@ pub(crate) struct Access<'a> {
     /// Bytes per lane.
     pub(crate) bytes: u32,
     pub(crate) path: Path,
+    pub(crate) company: Company,
 }
 
 /// What an atomic does to its cell.
@@ -111,4 +124,8 @@ pub(crate) trait Watch {
     fn invalidate(&mut self, who: Who, what: WaveInvalidate);
     /// A finding of the wave side.
     fn found(&mut self, who: Who, finding: WaveFinding);
+    /// The barrier of a work-group, by launch and number, has completed.
+    fn completed(&mut self, _launch: u32, _group: u32) {}
+    /// All waves of a work-group have ended.
+    fn ended(&mut self, _launch: u32, _group: u32) {}
 }

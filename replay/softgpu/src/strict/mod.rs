@@ -30,11 +30,13 @@ mod host;
 mod kernarg;
 mod model;
 mod order;
+mod phases;
 mod processor;
 mod publish;
 mod ranges;
 mod report;
 mod shadow;
+mod signals;
 mod touch;
 #[cfg(test)]
 mod touch_tests;
@@ -156,13 +158,16 @@ impl Strict {
     }
 
     /// An ACQUIRE_MEM.
-    pub(crate) fn acquire_mem(&self, queue: u64, gcr: u32) {
+    pub(crate) fn acquire_mem(&self, site: Site, gcr: u32) {
         let mut model = self.model();
         let caches = model.rules.by_gcr(gcr);
-        model.order.invalidate(queue, caches);
         if gcr & refrain_packet::tables::gcr::GL2_WB != 0 {
-            model.order.write_back(queue);
+            model.order.write_back(site.queue);
+        } else {
+            let known = model.order.written_back(site.queue);
+            model.check_discarded(&site.party(), caches, &known);
         }
+        model.order.invalidate(site.queue, caches);
     }
 
     /// Everything in flight on a queue has finished, and what follows waited for it.

@@ -9,6 +9,7 @@ use super::declare::{Allowed, Declarations, Declared, TurnTaken};
 use super::footprint::{Footprint, FootprintExtent};
 use super::kernarg::Kernargs;
 use super::order::{Order, Snapshot};
+use super::phases::Phases;
 use super::ranges::{RangeMap, Ranges};
 use super::report::{Bytes, Party, Report, ReportKind, ReportLog};
 use super::shadow::Shadow;
@@ -80,6 +81,8 @@ pub(crate) struct Model {
     pub(crate) order: Order,
     pub(super) shadow: Shadow,
     pub(super) touch: Touch,
+    /// What waves of the running groups touched since their last barriers.
+    pub(super) phases: Phases,
     /// The last writer of each byte.
     pub(super) writers: RangeMap<Author>,
     pub(super) kernargs: Kernargs,
@@ -117,6 +120,7 @@ impl Model {
             order: Order::default(),
             shadow: Shadow::default(),
             touch: Touch::default(),
+            phases: Phases::default(),
             writers: RangeMap::default(),
             kernargs: Kernargs::default(),
             declared: Declared::default(),
@@ -139,6 +143,9 @@ impl Model {
     /// A launch is dispatched; it runs with its batch.
     pub(crate) fn launch(&mut self, kernel: &Arc<Kernel>, facts: Facts) -> Pending {
         let (author, at) = self.order.launch(facts.queue);
+        if facts.signal != 0 {
+            self.order.pend(facts.queue, author, &at, facts.signal);
+        }
         let mut who = Party {
             step: None,
             kernel: Arc::clone(&kernel.name),

@@ -5,8 +5,8 @@
 //! | the host rings a doorbell | packets up to the id rung know what the host knows |
 //! | a packet's barrier bit, CS_PARTIAL_FLUSH | the queue knows its own earlier launches |
 //! | a launch or packet completes its signal | the signal knows what that launch knew, and the launch |
-//! | a barrier packet's dependencies are met | the queue knows what those signals know |
-//! | the host loads or waits for a signal | the host knows what the signal knows |
+//! | a barrier packet's dependencies are met | the queue knows what their values prove |
+//! | the host sees a signal's value | the host knows what that value proves (`signals`) |
 //! | an acquire fence or ACQUIRE_MEM | each cache that it names is fresh as of what the queue knows |
 //! | a release fence of system scope, GL2_WB | the L2 was written back as of what is known there |
 //! | WRITE_DATA, COPY_DATA with WR_CONFIRM | the queue knows the write |
@@ -18,6 +18,7 @@
 use super::caches::Caches;
 use super::clock::{Author, Clock};
 use super::publish::{Published, Words};
+use super::signals::Signals;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -35,6 +36,11 @@ impl Snapshot {
     /// The L2 is written back once what is known is finished.
     pub(crate) fn write_back(&mut self) {
         self.written_back = Arc::clone(&self.knows);
+    }
+
+    /// What is known to be written back.
+    pub(crate) fn written_back(&self) -> &Clock {
+        &self.written_back
     }
 
     /// The caches of `path` that may still hold what was there before `author` wrote.
@@ -63,7 +69,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    fn join(&mut self, other: &Self) {
+    pub(super) fn join(&mut self, other: &Self) {
         self.knows.join(&other.knows);
         self.written_back.join(&other.written_back);
     }
@@ -74,7 +80,7 @@ impl Observer {
 pub(crate) struct Order {
     queues: Vec<QueueOrder>,
     index: HashMap<u64, u16>,
-    signals: HashMap<u64, Observer>,
+    signals: Signals,
     words: Words,
     host: Observer,
     host_writes: u64,
@@ -158,6 +164,11 @@ impl Order {
         queue.now.written_back = Arc::clone(&queue.now.knows);
     }
 
+    /// What the queue knows to be written back.
+    pub(crate) fn written_back(&mut self, id: u64) -> Arc<Clock> {
+        Arc::clone(&self.queue(id).now.written_back)
+    }
+
     /// A launch is dispatched.
     pub(crate) fn launch(&mut self, id: u64) -> (Author, Snapshot) {
         let index = self.index(id);
@@ -183,7 +194,7 @@ impl Order {
             }
         }
         if signal != 0 {
-            self.signals.entry(signal).or_default().join(&seen);
+            self.signals.finish(signal, author, seen);
         }
     }
 
@@ -272,13 +283,19 @@ impl Order {
                 knows: (*queue.now.knows).clone(),
                 written_back: (*queue.now.written_back).clone(),
             };
-            self.signals.entry(signal).or_default().join(&seen);
+            let knows = Arc::clone(&queue.now.knows);
+            self.signals.complete(signal, id, &knows, seen);
         }
     }
 
-    /// A barrier packet passes on a signal.
+    /// A dispatched launch will complete this signal.
+    pub(crate) fn pend(&mut self, id: u64, author: Author, at: &Snapshot, signal: u64) {
+        self.signals.pend(signal, id, author, &at.knows);
+    }
+
+    /// A barrier packet passes on a signal, whose value was 0.
     pub(crate) fn depend(&mut self, id: u64, signal: u64) {
-        if let Some(seen) = self.signals.get(&signal).cloned() {
+        if let Some(seen) = self.signals.told(signal, 0).cloned() {
             let queue = self.queue(id);
             Arc::make_mut(&mut queue.now.knows).join(&seen.knows);
             Arc::make_mut(&mut queue.now.written_back).join(&seen.written_back);
@@ -286,27 +303,25 @@ impl Order {
     }
 
     /// The host stores a value to a signal, which forgets what was there.
-    pub(crate) fn host_store(&mut self, signal: u64) {
-        self.signals.insert(signal, self.host.clone());
+    pub(crate) fn host_store(&mut self, signal: u64, value: i64) {
+        self.signals.store(signal, value, &self.host);
     }
 
-    /// The host adds to a signal: it acquires and releases.
-    pub(crate) fn host_add(&mut self, signal: u64) {
-        self.host_acquire(signal);
-        let host = self.host.clone();
-        self.signals.entry(signal).or_default().join(&host);
+    /// The host adds to a signal; what it acquires by that, [`Self::host_acquire`] says.
+    pub(crate) fn host_add(&mut self, signal: u64, amount: i64) {
+        self.signals.add(signal, amount, &self.host);
     }
 
     /// The host saw a signal's value.
-    pub(crate) fn host_acquire(&mut self, signal: u64) {
-        if let Some(seen) = self.signals.get(&signal) {
+    pub(crate) fn host_acquire(&mut self, signal: u64, value: i64) {
+        if let Some(seen) = self.signals.told(signal, value) {
             self.host.join(seen);
         }
     }
 
     /// A signal is destroyed.
     pub(crate) fn forget_signal(&mut self, signal: u64) {
-        self.signals.remove(&signal);
+        self.signals.forget(signal);
     }
 
     /// The host writes.
@@ -380,6 +395,8 @@ mod tests {
     fn signals_carry_order_between_queues_and_to_the_host() {
         let mut order = Order::default();
         let (first, at) = order.launch(A);
+        order.host_store(0x100, 1);
+        order.pend(A, first, &at, 0x100);
         let (_, unrelated) = order.launch(B);
         assert!(!unrelated.knows.knows(first));
         order.finish(first, &at, true, 0x100);
@@ -387,10 +404,12 @@ mod tests {
         let (_, after) = order.launch(B);
         assert!(after.knows.knows(first));
         assert!(!order.host_knows(first) && !order.host_sees(first) && !order.settled(first));
-        order.host_acquire(0x100);
+        order.host_acquire(0x100, 1);
+        assert!(!order.host_knows(first), "nothing has completed at 1");
+        order.host_acquire(0x100, 0);
         assert!(order.host_knows(first) && order.host_sees(first) && order.settled(first));
         // A store forgets; the host's own knowledge stays.
-        order.host_store(0x100);
+        order.host_store(0x100, 1);
         let write = order.host_write();
         order.rang(A, 4);
         order.take(A, 3);
@@ -405,12 +424,47 @@ mod tests {
     fn without_a_release_the_host_sees_nothing() {
         let mut order = Order::default();
         let (first, at) = order.launch(A);
+        order.host_store(0x100, 1);
+        order.host_store(0x140, 1);
+        order.pend(A, first, &at, 0x100);
         order.finish(first, &at, false, 0x100);
-        order.host_acquire(0x100);
+        order.host_acquire(0x100, 0);
         assert!(order.host_knows(first) && !order.host_sees(first));
         order.wait(A);
         order.complete(A, true, 0x140);
-        order.host_acquire(0x140);
+        order.host_acquire(0x140, 0);
         assert!(order.host_sees(first));
+    }
+
+    /// What a value of one signal that three launches complete tells of them.
+    #[test]
+    fn a_value_proves_only_what_is_done_in_every_order() {
+        // (each launch knows the one before, value, launches that the host then knows)
+        for (chain, value, known) in [
+            (true, 3, [false; 3]),
+            (true, 2, [true, false, false]),
+            (true, 1, [true, true, false]),
+            (true, 0, [true; 3]),
+            (false, 2, [false; 3]),
+            (false, 1, [false; 3]),
+            (false, 0, [true; 3]),
+        ] {
+            let mut order = Order::default();
+            order.host_store(0x100, 3);
+            let launches = [(); 3].map(|()| {
+                let (author, at) = order.launch(A);
+                order.pend(A, author, &at, 0x100);
+                if chain {
+                    order.wait(A);
+                }
+                (author, at)
+            });
+            for (author, at) in &launches {
+                order.finish(*author, at, true, 0x100);
+            }
+            order.host_acquire(0x100, value);
+            let found = launches.map(|(author, _)| order.host_knows(author));
+            assert_eq!(found, known, "{chain} {value}");
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 use super::bits::spans;
 use super::caches::{Caches, Rules};
+use super::check::PER_LAUNCH;
 use super::clock::{Author, Clock};
 use super::model::{Model, Past};
 use super::order::{Order, Snapshot};
@@ -30,7 +31,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    fn party(self) -> Party {
+    pub(super) fn party(self) -> Party {
         Party {
             step: None,
             kernel: self.name.into(),
@@ -105,10 +106,12 @@ impl Model {
         let (author, mut at) = self.order.launch(site.queue);
         Order::end_of_pipe(author, &mut at);
         let caches = self.rules.by_release(control);
+        let who = site.party();
         if control & GL2_WB != 0 {
             at.write_back();
+        } else {
+            self.check_discarded(&who, caches, at.written_back());
         }
-        let who = site.party();
         self.remember(author, who.clone());
         PendingRelease {
             who,
@@ -145,6 +148,31 @@ impl Model {
         let part = self.writers.within(va, va.saturating_add(4)).last();
         let host = part.map(|part| part.2).filter(|author| author.is_host());
         self.order.wait_word(site.queue, va, meets, host);
+    }
+
+    /// An invalidation of `caches` that does not write the L2 back first, in a queue that knows
+    /// `written_back` to be in memory. Whether hardware drops dirty lines then is not documented
+    /// (PAL and Mesa never send the one without the other), so nobody may rely on their survival.
+    pub(super) fn check_discarded(&mut self, who: &Party, caches: Caches, written_back: &Clock) {
+        if caches.and(Caches::L2).is_empty() {
+            return;
+        }
+        let dirty = self
+            .writers
+            .within(0, u64::MAX)
+            .filter(|(_, _, author)| !author.is_host() && !written_back.knows(*author));
+        let dirty = dirty.filter(|(start, ..)| self.buffer(*start).2.is_some_and(Rules::l2_hides));
+        let dirty = self.by_name(dirty.collect());
+        for (start, end, author) in dirty.into_iter().take(PER_LAUNCH) {
+            let detail = "GL2_INV without GL2_WB may drop what is in the L2 only".to_owned();
+            let mut report = Report::new(ReportKind::LostWrites, who.clone(), detail);
+            report.bytes = Some(self.bytes(start, end - start));
+            report.other = Some(self.party(author));
+            let place = who.place();
+            report.remedy =
+                format!("set GL2_WB (GCR_CNTL 0x8000) beside GL2_INV in the packet at {place}");
+            self.log.add(report);
+        }
     }
 
     /// Judges an access of the processor and makes it part of the past.

@@ -26,10 +26,14 @@ pub enum ReportKind {
     WriteAfterWrite,
     /// Work-groups of one launch share bytes.
     GroupsShare,
+    /// Waves of one work-group share bytes of memory without a barrier.
+    WavesShare,
     /// Read through a cache that may hold older bytes.
     StaleRead,
     /// Host read of bytes that may still be in the L2 only.
     NotWrittenBack,
+    /// The L2 is invalidated while it holds bytes that nothing wrote back.
+    LostWrites,
     /// Two launches in flight share kernel arguments.
     KernargShared,
     /// Kernel arguments changed between doorbell and end of the launch.
@@ -102,10 +106,14 @@ kinds! {
         "wait for the first writer before the second"
     GroupsShare "groups-share" "work-groups of one launch use the same bytes, one of them writing"
         "give each group its own bytes, or split the launch in two with a wait between"
+    WavesShare "waves-share" "waves of one work-group use the same bytes of memory, one of them writing, without a barrier"
+        "put a barrier between the two"
     StaleRead "stale-read" "a read through a cache that may still hold what was there before the write"
         "invalidate the caches after the wait for the writer and before the reader"
     NotWrittenBack "not-written-back" "the host reads bytes that may still be in the L2 only"
         "release at system scope, or write the L2 back after the wait, before the host is told"
+    LostWrites "lost-writes" "the L2 is invalidated while it may hold the only copy of what a launch wrote"
+        "write the L2 back in the same packet or before it"
     KernargShared "kernarg-shared" "two launches in flight have overlapping kernel arguments that differ"
         "give every launch in flight its own argument slot"
     KernargChanged "kernarg-changed" "kernel arguments changed between the doorbell and the launch's end"
@@ -252,6 +260,8 @@ pub struct Instruction {
     pub group: u32,
     /// Wave in the group.
     pub wave: u32,
+    /// More instructions touched these 4 KiB than are remembered, so this may not be the first.
+    pub left_out: bool,
 }
 
 /// One finding. Nothing in it depends on where memory lies, so that equal runs give equal reports.
@@ -320,9 +330,13 @@ impl Report {
                 text: words,
                 group,
                 wave,
+                left_out,
             } = instruction;
             let _ = write!(out, ",\"pc\":{offset},\"group\":{group},\"wave\":{wave}");
             text(&mut out, "instruction", words);
+            if *left_out {
+                out.push_str(",\"instructions_left_out\":true");
+            }
         }
         text(&mut out, "detail", &self.detail);
         text(&mut out, "remedy", &self.remedy);
@@ -392,12 +406,16 @@ impl fmt::Display for Report {
             text,
             group,
             wave,
+            left_out,
         }) = &self.instruction
         {
             write!(
                 f,
                 "; at +{offset:#x} `{text}` in group {group}, wave {wave}"
             )?;
+            if *left_out {
+                f.write_str(" (more instructions touch these 4 KiB than are remembered)")?;
+            }
         }
         write!(f, "; {}", self.remedy)?;
         if self.count > 1 {
@@ -515,6 +533,7 @@ mod tests {
                 text: "global_load_b32 v1, v0, s[2:3]".to_owned(),
                 group: 3,
                 wave: 1,
+                left_out: false,
             }),
             other: Some(Party::host()),
             ..Report::new(ReportKind::StaleRead, who, "a \"b\"\n".to_owned())

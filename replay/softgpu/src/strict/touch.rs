@@ -13,7 +13,7 @@ use super::caches::Caches;
 use super::hook::{Access, AtomicKind, Who};
 use super::ranges::Ranges;
 use super::shadow::{DEFINED, Shadow};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Ways through the caches that a launch may use; the sets that the two paths and the cache bits
@@ -64,6 +64,8 @@ struct PageRecord {
     shadow: u32,
     sites: [Site; SITES],
     used: u8,
+    /// More instructions than that touched the page.
+    more: bool,
 }
 
 /// The last writer of each 4-byte cell: `group << 5 | wave` plus one.
@@ -148,7 +150,7 @@ impl Default for Touch {
 /// The lanes of an access as runs of consecutive bytes, in lane order. Lanes inside the current run
 /// add nothing.
 #[inline(always)]
-fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
+pub(super) fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
     let each = u64::from(access.bytes);
     let mut left = access.lanes;
     let first = access.at[(left.trailing_zeros() & 31) as usize];
@@ -310,6 +312,7 @@ impl Touch {
                 shadow: shadow.page(page),
                 sites: [Site::default(); SITES],
                 used: 0,
+                more: false,
             });
         }
         self.cache[slot] = (key, index);
@@ -339,6 +342,8 @@ impl Touch {
                 write,
             };
             record.used += 1;
+        } else {
+            record.more = true;
         }
     }
 
@@ -788,6 +793,9 @@ impl Touch {
             for site in &record.sites[..used] {
                 touched.sites.push((page(record), *site));
             }
+            if record.more {
+                touched.more.insert(page(record));
+            }
         }
         touched
     }
@@ -860,6 +868,8 @@ pub(crate) struct Touched {
     pub(crate) atomics: Atomics,
     /// First byte of a page, and instructions that touched it.
     sites: Vec<(u64, Site)>,
+    /// First bytes of the pages that more instructions touched.
+    more: BTreeSet<u64>,
 }
 
 impl Touched {
@@ -872,6 +882,11 @@ impl Touched {
                 .iter()
                 .fold(first.clone(), |set, (_, more)| set.union(more)),
         }
+    }
+
+    /// Whether more instructions touched the page of `va` than [`Self::site`] chooses from.
+    pub(crate) fn left_out(&self, va: u64) -> bool {
+        self.more.contains(&(va / PAGE * PAGE))
     }
 
     /// An instruction that touched `va`, of the kind asked for if one is known.

@@ -2,7 +2,7 @@
 
 use super::bits::PAGE;
 use super::caches::Caches;
-use super::hook::{Access, AtomicKind, Path, Who};
+use super::hook::{Access, AtomicKind, Company, Path, Who};
 use super::shadow::Shadow;
 use super::touch::{ConflictKind, Touch};
 use proptest::prelude::{prop, prop_assert_eq, proptest};
@@ -27,6 +27,7 @@ fn access<'a>(who: Who, at: &'a [u64; 32], lanes: u32, bytes: u32) -> Access<'a>
         lanes,
         bytes,
         path,
+        company: Company::Alone,
     }
 }
 

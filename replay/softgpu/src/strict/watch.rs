@@ -31,6 +31,7 @@ impl Model {
             text,
             group: who.group,
             wave: who.wave,
+            left_out: false,
         })
     }
 
@@ -140,6 +141,7 @@ impl Watch for Model {
     #[inline]
     fn load(&mut self, access: &Access<'_>) -> u32 {
         let class = self.class(access.who, access.path);
+        self.phases.access(access, false);
         let lanes = self.touch.load(access, class, &mut self.shadow);
         if lanes != 0 {
             self.uninitialised(access, lanes);
@@ -153,6 +155,7 @@ impl Watch for Model {
 
     #[inline]
     fn store(&mut self, access: &Access<'_>, poison: u32) {
+        self.phases.access(access, true);
         self.touch.store(access, poison, &mut self.shadow);
     }
 
@@ -175,6 +178,14 @@ impl Watch for Model {
             .entry((who.launch, who.group, who.wave))
             .or_default();
         *fresh = fresh.with(caches);
+    }
+
+    fn completed(&mut self, launch: u32, group: u32) {
+        self.phases.completed(launch, group);
+    }
+
+    fn ended(&mut self, launch: u32, group: u32) {
+        self.phases.ended(launch, group);
     }
 
     fn found(&mut self, who: Who, finding: WaveFinding) {

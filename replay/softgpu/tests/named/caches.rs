@@ -6,7 +6,7 @@ use crate::rig::{
     both, verdict,
 };
 use refrain_softgpu::isa::Target;
-use refrain_softgpu::strict::ReportKind::{NotWrittenBack, StaleRead};
+use refrain_softgpu::strict::ReportKind::{LostWrites, NotWrittenBack, StaleRead};
 
 /// `fill` writes a row, `copy` reads it after the wait; `acquire` is what stands between.
 fn write_then_read(target: Target, reader: &str, between: impl FnOnce(&mut Ib)) -> Named {
@@ -191,4 +191,60 @@ fn a_missing_terminal_writeback_shows_when_the_host_reads() {
             verdict("writeback", fault, &gpu.reports(), NotWrittenBack, &names);
         }
     }
+}
+
+/// GL2_INV drops what only the L2 has. Written back in the same packet, before it, or by an earlier
+/// packet's release fence, nothing is lost; memory that the L2 does not keep is no concern.
+#[test]
+fn an_l2_invalidation_without_a_writeback_loses_what_was_written() {
+    const GL2_INV: u32 = 0x4000;
+    for target in crate::rig::TARGETS {
+        for (what, before, gcr, fault) in [
+            ("alone", None, GL2_INV, true),
+            ("early writeback", Some((GL2_WB, false)), GL2_INV, true),
+            ("same packet", None, GL2_INV | GL2_WB, false),
+            ("packet before", Some((GL2_WB, true)), GL2_INV, false),
+            ("other caches", None, AGENT_GCR, false),
+        ] {
+            let gpu = Named::new(target);
+            let kv = gpu.buffer("kv.k.0", 32);
+            let mut ib = Ib::default();
+            ib.state(&gpu.rig, "fill", gpu.args(&[kv], &[7]));
+            ib.launch(1);
+            if let Some((bits, waited)) = before {
+                if waited {
+                    ib.flush();
+                }
+                ib.acquire(bits);
+            }
+            ib.flush().acquire(gcr);
+            ib.acquire(GL2_WB);
+            gpu.run_ib(&ib);
+            let names = [
+                "lost-writes: packet ACQUIRE_MEM (queue 1, packet 0, dword",
+                "kv.k.0 bytes 0..128",
+                "other: kernel fill",
+                "set GL2_WB (GCR_CNTL 0x8000) beside GL2_INV",
+            ];
+            verdict(what, fault, &gpu.reports(), LostWrites, &names);
+        }
+    }
+}
+
+/// The release fence of the packet before is a writeback too.
+#[test]
+fn a_release_of_system_scope_is_a_writeback() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let kv = gpu.buffer("kv.k.0", 32);
+        let release = if fault { RELEASE_AGENT } else { RELEASE_SYSTEM };
+        let fill = gpu.args(&[kv], &[7]);
+        gpu.run_quietly(&[gpu.packet("fill", 1, fill, BARRIER_BIT | ACQUIRE_SYSTEM | release)]);
+        let mut ib = Ib::default();
+        ib.acquire(0x4000);
+        ib.flush();
+        gpu.run_ib(&ib);
+        let names = ["lost-writes", "kv.k.0", "other: kernel fill"];
+        verdict("release", fault, &gpu.reports(), LostWrites, &names);
+    });
 }

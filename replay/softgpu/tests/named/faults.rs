@@ -187,7 +187,7 @@ fn a_wave_that_stops_has_a_remedy() {
         );
         let names = [
             &*place,
-            "where no instruction begins",
+            "where no instruction of its object begins",
             "correct the branch or the return address that led there",
         ];
         verdict("branch", fault, &gpu.reports(), WaveStopped, &names);

@@ -4,6 +4,7 @@
 use crate::harness::{BARRIER_AND, BARRIER_BIT, Ib, Rig, fixture};
 use crate::rig::{AGENT_GCR, Named, SYSTEM, both, config, verdict};
 use refrain_softgpu::SoftConfig;
+use refrain_softgpu::gpu::faults::FaultScript;
 use refrain_softgpu::isa::Target;
 use refrain_softgpu::strict::ReportKind::{
     AtomicOrder, GroupsShare, ReadAfterWrite, WriteAfterRead, WriteAfterWrite,
@@ -379,5 +380,43 @@ fn overlapping_groups_are_found_in_either_order() {
             &[]
         };
         assert_eq!(Vec::from_iter(&seen), expected);
+    });
+}
+
+/// One signal for two launches, and a completion that is lost: the value 1 says that one of them is
+/// done. If the second waits for the first it must be that one; if nothing orders them it may be either.
+#[test]
+fn a_signal_tells_only_what_its_value_proves() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let (first, second) = (gpu.buffer("first", 32), gpu.buffer("second", 32));
+        let signal = gpu.rig.gpu.create_signal(2).unwrap();
+        let script: FaultScript = "stuck@completion:2".parse().unwrap();
+        gpu.rig.gpu.arm_faults(&script);
+        let barrier = if fault { 0 } else { BARRIER_BIT };
+        let packets = [(first, BARRIER_BIT), (second, barrier)].map(|(out, header)| {
+            let mut packet = gpu.packet("fill", 1, gpu.args(&[out], &[7]), header | SYSTEM);
+            crate::harness::put(&mut packet, 56, &signal.to_le_bytes());
+            packet
+        });
+        gpu.rig.submit(&packets);
+        while gpu.rig.gpu.injected_faults().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(gpu.rig.gpu.load_signal(signal).unwrap(), 1);
+        gpu.rig.gpu.memory().read_bytes(first, &mut [0; 8]).unwrap();
+        let names = [
+            "the host",
+            "first bytes 0..8",
+            "kernel fill",
+            "wait for a completion signal",
+        ];
+        verdict(
+            "value 1 of 2",
+            fault,
+            &gpu.reports(),
+            ReadAfterWrite,
+            &names,
+        );
     });
 }

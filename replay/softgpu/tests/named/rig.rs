@@ -97,6 +97,15 @@ impl Named {
         self.rig.run(&all, signal);
     }
 
+    /// As [`Self::run`] without a release fence of system scope at the end.
+    pub fn run_quietly(&self, packets: &[Packet]) {
+        let signal = self.rig.gpu.create_signal(1).unwrap();
+        let mut all = packets.to_vec();
+        let header = BARRIER_AND | BARRIER_BIT | ACQUIRE_AGENT;
+        all.push(Rig::barrier(header, &[], signal));
+        self.rig.run(&all, signal);
+    }
+
     /// An indirect buffer in memory of its own.
     pub fn ib(&self, words: &Ib) -> u64 {
         self.rig.memory("ib", &words.0)

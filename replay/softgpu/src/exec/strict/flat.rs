@@ -43,6 +43,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             lanes: exec & !(shared | private),
             bytes,
             path: Path::Vector { cache: inst.cache },
+            company: self.company(),
         };
         let poison = match does {
             Does::Load => 0,

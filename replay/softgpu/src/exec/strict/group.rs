@@ -170,6 +170,7 @@ impl Active {
             watch: &mut *lent.watch,
             launch: self.launch as u32,
             group: self.number,
+            alone: self.waves == 1,
             generation: lent.code.program.target().generation(),
         }
         .run(lent.limit, lent.budget);
@@ -207,6 +208,7 @@ impl Active {
     /// before what each does after its wait.
     fn completed<W: Watch + ?Sized>(&mut self, code: &Code, watch: &mut W) {
         self.noted = self.barrier.phase;
+        watch.completed(self.launch as u32, self.number);
         let mut first: Option<usize> = None;
         let mut other = None;
         for (i, m) in self.members.iter().take(self.waves).enumerate() {

@@ -94,7 +94,8 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             at: &at,
             lanes: 1,
             bytes,
-            path: Path::Scalar,
+            path: Path::Scalar { cache: inst.cache },
+            company: self.company(),
         };
         let undefined = if bytes == 0 {
             0
@@ -163,6 +164,7 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
             lanes: exec,
             bytes,
             path: Path::Vector { cache: inst.cache },
+            company: self.company(),
         };
         match op {
             Op::GLoad(_) | Op::GLoadAddtid => self.loaded(known, &access, pc),

@@ -114,6 +114,7 @@ impl Run<'_> {
                 self.plans[group.launch]
                     .spent
                     .fetch_add(done, Ordering::Relaxed);
+                watch.ended(group.launch as u32, group.number);
                 active -= 1;
                 storage.swap(which, active);
             }

@@ -14,7 +14,7 @@ use crate::exec::wave::Wave;
 use crate::isa::op::Op;
 use crate::isa::operand::{M0, NULL, name};
 use crate::isa::{Format, Generation, Inst, table};
-use crate::strict::hook::{Watch, WaveFinding, WaveInvalidate, Who};
+use crate::strict::hook::{Company, Watch, WaveFinding, WaveInvalidate, Who};
 use std::sync::atomic::Ordering;
 
 /// How a slice ended.
@@ -41,6 +41,8 @@ pub(super) struct Turn<'a, 'v, W: ?Sized> {
     pub(super) watch: &'a mut W,
     pub(super) launch: u32,
     pub(super) group: u32,
+    /// The group has one wave.
+    pub(super) alone: bool,
     pub(super) generation: Generation,
 }
 
@@ -213,6 +215,17 @@ impl<W: Watch + ?Sized> Turn<'_, '_, W> {
     pub(super) fn found(&mut self, finding: WaveFinding, pc: u32) {
         let who = self.who(pc);
         self.watch.found(who, finding);
+    }
+
+    /// How the wave stands to the others of its group.
+    pub(super) fn company(&self) -> Company {
+        if self.alone {
+            Company::Alone
+        } else if self.t.signalled.is_some() {
+            Company::Between
+        } else {
+            Company::Among
+        }
     }
 
     pub(super) fn who(&self, pc: u32) -> Who {

@@ -104,7 +104,7 @@ impl Keeper {
 impl Watch for Keeper {
     fn load(&mut self, access: &Access<'_>) -> u32 {
         self.loads += 1;
-        if access.path == Path::Scalar {
+        if matches!(access.path, Path::Scalar { .. }) {
             assert_eq!(access.lanes, 1);
         }
         self.touch(access, false);
