@@ -1,7 +1,20 @@
-//! The CPU engine's room: quant codecs and GEMV over quantised rows, scalar and SIMD.
+//! The CPU engine: rows of weights times an activation, in the layouts and formats of
+//! `refrain_kernels::format`.
 //!
-//! Nothing executes here yet: fully resident plans have no CPU step, and the planner makes no other.
-//! When CPU and split steps arrive, this crate owns their arithmetic (one codec per format, one
-//! written summation order per engine, the instruction set chosen at run time and never part of
-//! identity) and leaves to others when a step runs (`refrain-replay`) and where its bytes live
-//! (`refrain-planner`). It is one of the three crates that may use `unsafe`, for SIMD intrinsics.
+//! Two arithmetics, each with one written order, so that a result depends neither on the instruction
+//! set ([`Isa`], chosen at run time and never part of identity) nor on threads nor on how rows are split:
+//! [`exact`] multiplies f32 activations with decoded weights, bit-equal with the GPU kernels.
+//!
+//! Left to others: when a step runs (`refrain-replay`), where its bytes live (`refrain-planner`), and
+//! what a format is (`refrain-kernels`). This is one of the three crates that may use `unsafe`: for
+//! SIMD intrinsics.
+
+mod error;
+pub mod exact;
+mod isa;
+mod matrix;
+
+pub use error::CpuError;
+pub use exact::gemv_exact;
+pub use isa::Isa;
+pub use matrix::Matrix;

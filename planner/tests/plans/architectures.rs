@@ -1,6 +1,6 @@
 //! Model files against the declarations: what fits, and what is refused with which values.
 
-use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q4_0, Tiny, plan, repository, unfused};
+use crate::fixture::{F16, F32, Meta, NANO_LLAMA, Q2_0, Tiny, plan, repository, unfused};
 use refrain_kernels::Dtype;
 use refrain_planner::arch::{ARCHS, ArchError, RopeStyle, bind};
 use refrain_planner::gguf::GgufError;
@@ -132,8 +132,8 @@ const WRONG: &[(&str, Edit, &[&str])] = &[
     ),
     (
         "unsupported type",
-        |t| t.tensor("blk.0.ffn_up", &[64, 96], Q4_0),
-        &["blk.0.ffn_up", "Q4_0", "q8_0"],
+        |t| t.tensor("blk.0.ffn_up", &[64, 96], Q2_0),
+        &["blk.0.ffn_up", "Q2_0", "q8_0"],
     ),
     (
         "bias",

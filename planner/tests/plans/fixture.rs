@@ -43,8 +43,9 @@ pub enum Meta {
 /// ggml type ids.
 pub const F32: u32 = 0;
 pub const F16: u32 = 1;
-pub const Q4_0: u32 = 2;
 pub const Q8_0: u32 = 8;
+/// One that has no kernel.
+pub const Q2_0: u32 = 42;
 
 /// What a tiny model file holds; tests change it before it is written.
 #[derive(Debug, Clone)]
@@ -156,7 +157,7 @@ impl Tiny {
             let bytes = match *ty {
                 F32 => elements * 4,
                 F16 => elements * 2,
-                Q4_0 => elements / 32 * 18,
+                Q2_0 => elements / 64 * 18,
                 _ => elements / 32 * 34,
             };
             let start = data.len();

@@ -1,6 +1,7 @@
 //! HFQ containers, written here as the format is described: read, planned, refused.
 
 use crate::fixture::{Folder, HF_LLAMA, Raw, plan, read_json, repository, says, tensors};
+use refrain_kernels::Dtype;
 use refrain_planner::ModelSource;
 use refrain_planner::hfq::{HfqHeader, TYPES};
 use refrain_planner::source::OpenOptions;
@@ -135,16 +136,14 @@ fn types_without_a_kernel_are_refused_by_name_tensor_and_layer() {
         (down.1, down.3) = (*number, 256);
         down.4 = vec![0; (128 * ty.block_bytes()) as usize];
         let source = file.open().unwrap();
-        if let Err(error) = plan(&source) {
-            says(
-                &error.to_string(),
-                &[
-                    "blk.2.ffn_down.weight",
-                    "layer 2",
-                    ty.name(),
-                    "supported types",
-                ],
-            );
+        let Err(error) = plan(&source) else { continue };
+        let error = error.to_string();
+        let lower = ty.name().to_lowercase();
+        if Dtype::parse(&lower).is_some() {
+            says(&error, &["blk.2", "no kernel for", &lower]);
+        } else {
+            let tensor = "blk.2.ffn_down.weight";
+            says(&error, &[tensor, "layer 2", ty.name(), "supported types"]);
         }
     }
 }
