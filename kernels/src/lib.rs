@@ -23,7 +23,8 @@ mod rows;
 mod target;
 
 pub use catalog::{
-    Arg, ArgKind, ArgValue, Grid, KernelRow, Need, Op, POINTER_ALIGN, catalog, find, find_op,
+    Arg, ArgKind, ArgValue, Grid, KernelRow, Need, Op, POINTER_ALIGN, catalog, find, find_form,
+    find_op,
 };
 pub use control::{
     CONTROL_BYTES, NOT_A_TOKEN, RingEntry, StopReason, WORDS, Word, WordRow, WordValues, Writer,

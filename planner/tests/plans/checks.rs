@@ -541,7 +541,7 @@ fn arguments_may_meet_only_where_the_catalog_says_so() {
     else {
         panic!("{error}")
     };
-    assert_eq!((*kernel, *first, *second), ("gemv_f16_add", "y", "x"));
+    assert_eq!((*kernel, *first, *second), ("gemv_add_f16", "y", "x"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod tools;
 use refrain_kernels::Dtype;
 use refrain_softgpu::isa::{Target, disassemble};
 use support::{Gpu, Random};
-use tools::{control, gemv_types, launch, nans, weight};
+use tools::{Form, control, launch, nans, weight};
 
 const TARGETS: [Target; 2] = [Target::Gfx1100, Target::Gfx1201];
 
@@ -30,6 +30,28 @@ fn within(gpu: &Gpu, what: &str, instructions: u64, units: u64, ceiling: f64) {
     );
 }
 
+/// Ceilings per weight of the plain GEMV, on f32 and on int8 activations. The issue asks for 0.075,
+/// 0.14 and 0.20 of Q8_0, Q4_0 and Q4_K on int8.
+const CEILINGS: [(Dtype, f64, f64); 17] = [
+    (Dtype::F32, 0.077, 0.0),
+    (Dtype::F16, 0.091, 0.0),
+    (Dtype::BF16, 0.108, 0.0),
+    (Dtype::Q8_0, 0.180, 0.075),
+    (Dtype::Q4_0, 0.212, 0.14),
+    (Dtype::Q4_1, 0.188, 0.064),
+    (Dtype::Q5_0, 0.291, 0.088),
+    (Dtype::Q5_1, 0.227, 0.088),
+    (Dtype::Q4_K, 0.239, 0.20),
+    (Dtype::Q5_K, 0.262, 0.103),
+    (Dtype::Q6_K, 0.287, 0.100),
+    (Dtype::IQ4_NL, 0.262, 0.104),
+    (Dtype::MXFP4, 0.266, 0.108),
+    (Dtype::HFQ4_G256, 0.184, 0.069),
+    (Dtype::MQ4_G256_V2, 0.188, 0.068),
+    (Dtype::MQ4C_G256, 0.184, 0.067),
+    (Dtype::HFQ6_G256, 0.210, 0.087),
+];
+
 #[test]
 fn wave_instructions_per_weight() {
     let (rows, k) = (32usize, 4096usize);
@@ -38,27 +60,30 @@ fn wave_instructions_per_weight() {
     let x = random.floats(k);
     for target in TARGETS {
         let gpu = Gpu::shipped(target);
-        let xv = gpu.f32s("x", &x);
-        for (dtype, ceiling) in gemv_types().zip([0.11, 0.105, 0.125, 0.225]) {
-            let w = gpu.buffer("w", &weight(dtype, &values).bytes);
+        let forms: Vec<Form> = Form::all().collect();
+        assert_eq!(
+            forms.len(),
+            2 * CEILINGS.len() - 3,
+            "f32, f16 and bf16 have one form"
+        );
+        for form in forms {
+            let row = CEILINGS.iter().find(|row| row.0 == form.dtype).unwrap();
+            let ceiling = if form.int8 { row.2 } else { row.1 };
+            let xv = form.activation(&gpu, &x);
+            let w = gpu.buffer("w", &weight(form.dtype, &values).bytes);
             let mut imms = vec![("r0", 0), ("r1", rows as u32), ("k", k as u32)];
-            if dtype == Dtype::Q8_0 {
+            if form.dtype.element_bytes().is_none() {
                 imms.push(("rows", rows as u32));
             }
             let y = nans(&gpu, "y", rows as u64 * 4);
-            let name = format!("gemv_{}", dtype.name());
+            let name = form.symbol("gemv");
             let plain = launch(&gpu, &name, &[("w", w), ("x", xv), ("y", y)], &imms);
             within(&gpu, &name, plain.instructions, (rows * k) as u64, ceiling);
-            let name = format!("gemv_silu_{}", dtype.name());
+            let name = form.symbol("gemv_silu");
             let pointers = [("wg", w), ("wu", w), ("x", xv), ("y", y)];
             let pair = launch(&gpu, &name, &pointers, &imms);
-            within(
-                &gpu,
-                &name,
-                pair.instructions,
-                2 * (rows * k) as u64,
-                ceiling,
-            );
+            let weights = 2 * (rows * k) as u64;
+            within(&gpu, &name, pair.instructions, weights, ceiling * 1.2);
         }
     }
 }
@@ -155,8 +180,15 @@ fn wave_instructions_of_attention_and_router() {
     }
 }
 
-/// Every kernel that reads weights reads them 16 bytes at a time: no other vector load in it but the
-/// halves of Q8_0 scales and single words (gates, biases, residuals, ids).
+/// Whether a GEMV's weights are plain floats.
+fn plain_type(kernel: &str) -> bool {
+    ["_f32", "_f16", "_bf16"]
+        .iter()
+        .any(|end| kernel.ends_with(end))
+}
+
+/// Every kernel that reads weights reads codes and activations 16 bytes at a time: its other vector
+/// loads are scales (1 to 8 bytes), high bits (4 or 8) and single words (gates, biases, residuals, ids).
 #[test]
 fn weights_are_loaded_16_bytes_at_a_time() {
     for target in [Target::Gfx1100, Target::Gfx1151, Target::Gfx1201] {
@@ -183,13 +215,15 @@ fn weights_are_loaded_16_bytes_at_a_time() {
                 let width = rest.split_whitespace().next().unwrap();
                 match width {
                     "b128" => wide += 1,
-                    "u16" | "d16_b16" if name.contains("q8_0") => {}
+                    "u8" | "d16_u8" | "i8" | "d16_i8" | "u16" | "i16" | "d16_b16"
+                    | "d16_hi_b16" | "b64"
+                        if !plain_type(name) => {}
                     "b32" => {}
                     _ => panic!("{target} {name}: {text}"),
                 }
             }
             assert!(wide >= 5, "{target} {name}: {wide} loads of 16 bytes");
         }
-        assert_eq!(seen, 48, "{target}");
+        assert_eq!(seen, 272, "{target}");
     }
 }

@@ -161,9 +161,24 @@ fn need(need: &Need) -> String {
 fn span(effect: &Effect) -> String {
     match effect.span {
         Span::Bytes { start, end } => format!("{} .. {}", sum(start), sum(end)),
+        Span::Plane {
+            plane, start, end, ..
+        } => format!("plane {plane}, rows {} .. {}", sum(start), sum(end)),
+        Span::Matrix { rows, cols } => {
+            format!("all of [{}][{}]", product(rows), product(&[cols]))
+        }
+        Span::Activation(count) => format!("{} elements", product(count)),
         Span::Word(word) => format!("word `{}`", word.name()),
         Span::NextRingEntry => "8 at ([seq] & [ring_mask]) * 8".into(),
     }
+}
+
+fn product(factors: &[Factor]) -> String {
+    let factors = factors.iter().map(|factor| match factor {
+        Factor::Imm(name) => (*name).to_owned(),
+        Factor::Word(word) => format!("[{}]", word.name()),
+    });
+    factors.collect::<Vec<_>>().join(" * ")
 }
 
 fn sum(terms: &[Term]) -> String {
@@ -175,10 +190,9 @@ fn sum(terms: &[Term]) -> String {
         if term.times != 1 || term.factors.is_empty() {
             text.push(term.times.to_string());
         }
-        text.extend(term.factors.iter().map(|factor| match factor {
-            Factor::Imm(name) => (*name).to_owned(),
-            Factor::Word(word) => format!("[{}]", word.name()),
-        }));
+        if !term.factors.is_empty() {
+            text.push(product(term.factors));
+        }
         let over = if term.over == 1 {
             String::new()
         } else {

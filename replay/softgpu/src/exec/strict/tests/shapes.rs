@@ -68,6 +68,7 @@ const RANGED: &[Op] = &[
     Op::GemvSilu,
     Op::GemvGatedAdd,
 ];
+const INT8: &[Op] = &[Op::RmsNormQuantise, Op::Quantise, Op::Rotate];
 const SEVERAL: &[Op] = &[Op::Gemv2, Op::Gemv3, Op::Gemv4, Op::Gemv3Bias];
 const PREPARE: &[Op] = &[Op::QkNormRopeKv, Op::RopeKv];
 const MERGE: &[Op] = &[Op::AttnMerge, Op::AttnMergeGated];
@@ -80,6 +81,9 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(&[Op::RmsNorm], &[("n", 8)], START),
     shape(&[Op::RmsNorm], &[("n", 260)], START),
     shape(&[Op::RmsNorm], &[("n", 1100)], START),
+    shape(INT8, &[("n", 32)], START),
+    shape(INT8, &[("n", 1024)], START),
+    shape(INT8, &[("n", 4128)], START),
     shape(RANGED, &[("r0", 0), ("r1", 5), ("rows", 5), ("k", 32)], START),
     shape(RANGED, &[("r0", 3), ("r1", 33), ("rows", 33), ("k", 256)], START),
     shape(RANGED, &[("r0", 0), ("r1", 16), ("rows", 16), ("k", 288)], START),
