@@ -356,6 +356,15 @@ impl Instance {
         self.synchronize(self.control)
     }
 
+    /// Writes bytes into a plan buffer. The device must be idle.
+    ///
+    /// # Errors
+    /// [`InstanceError::Device`], also for bytes past the buffer's end.
+    pub fn set(&self, buffer: BufferId, offset: u64, bytes: &[u8]) -> Result<(), InstanceError> {
+        self.write(buffer as usize, offset, bytes)?;
+        self.synchronize(buffer as usize)
+    }
+
     /// Fills every device buffer of a kind with one byte.
     ///
     /// # Errors

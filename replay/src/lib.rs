@@ -15,6 +15,7 @@ extern crate self as refrain_replay;
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;
+pub mod prove;
 pub mod refusal;
 pub mod replayer;
 pub mod session;

@@ -1,12 +1,14 @@
-//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned.
+//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned; on
+//! the last step stands the gate of proofs ([`crate::prove::admit`]).
 //!
 //! Each type is made only by the step before it, so nothing is retained that was not reconciled.
 //! A failure says at which stage and why; [`StageError::code`] gives its refusal code. Running
 //! tokens is left to [`crate::session`].
 
+use crate::prove::{Credentials, Standing, admit};
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
-use refrain_device::{Device, DeviceError};
+use refrain_device::{Device, DeviceError, Origin};
 use refrain_lower::{ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower};
 use refrain_packet::aql::encode::AqlError;
 use refrain_packet::kd;
@@ -39,6 +41,8 @@ pub enum Stage {
     Reconcile,
     /// While it was lowered, read back and bound.
     Lower,
+    /// At the gate of proofs.
+    Prove,
 }
 
 impl fmt::Display for Stage {
@@ -48,6 +52,7 @@ impl fmt::Display for Stage {
             Self::Record => "recording",
             Self::Reconcile => "reconciling",
             Self::Lower => "lowering",
+            Self::Prove => "asking for a proof",
         })
     }
 }
@@ -79,6 +84,9 @@ pub enum StageError {
     /// Code objects cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// The gate of proofs.
+    #[error("{}", .0.detail)]
+    Gate(#[from] Refusal),
     /// Kernel arguments.
     #[error(transparent)]
     Kernarg(#[from] KernargError),
@@ -148,6 +156,7 @@ impl StageError {
             Self::Reconcile(error) => Some(reconcile_code(error)),
             Self::Image(error) => Some(image_code(error)),
             Self::Lower(error) => Some(lower_code(error)),
+            Self::Gate(refusal) => Some(refusal.code),
             Self::Allocation { .. } => Some(Code::Allocation),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
             Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
@@ -307,6 +316,8 @@ pub struct Ready {
     pub replayer: Replayer,
     /// The address-free packets that it publishes.
     pub lowered: Lowered,
+    /// Whether a proof of these packets was shown.
+    pub standing: Standing,
 }
 
 impl Checked {
@@ -382,6 +393,11 @@ impl Checked {
     }
 }
 
+/// Whether a device is a card, as opposed to the software GPU.
+pub fn is_real(device: &Device) -> bool {
+    !matches!(device.info().origin, Origin::Soft { .. })
+}
+
 fn eligible(plan: &Plan) -> Result<(), StageError> {
     match &plan.eligibility {
         Eligibility::Whole => Ok(()),
@@ -451,10 +467,11 @@ impl Reconciled {
         &self.instance
     }
 
-    /// Lowers the plan, reads the packets back and binds them to the instance.
+    /// Lowers the plan, reads the packets back, lets them pass the gate of proofs and binds them to
+    /// the instance.
     ///
     /// # Errors
-    /// [`Poisoned`] at [`Stage::Lower`].
+    /// [`Poisoned`] at [`Stage::Lower`] or [`Stage::Prove`].
     pub fn ready(
         &self,
         objects: &dyn CodeObjects,
@@ -462,15 +479,20 @@ impl Reconciled {
         policy: Policy,
         in_flight: u32,
         deadline: Duration,
+        credentials: &Credentials,
     ) -> Result<Ready, Poisoned> {
         let plan = self.instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
+        let real = is_real(self.instance.device());
+        let standing = admit(real, plan, transport, lowered.digest(), credentials);
+        let standing = standing.at(Stage::Prove)?;
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
         let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
+            standing,
         })
     }
 }

@@ -127,6 +127,18 @@ codes! {
     PinnedShort 27 "the plan pins more memory than the host can give"
         remedy "Keep more layers on the GPU, or raise host.pinned_bytes in the machine profile if the host allows more."
         page "Spilled weights, token ring, kernargs and indirect buffer are pinned, because the GPU addresses them. Their sum in whole pages is compared with the profile's limit when the plan is made, before anything is allocated.";
+    ProofAbsent 38 "no proof of the packets was given"
+        remedy "Prove the plan (refrain prove PLAN) and give the file with --proof, or accept the risk with --allow-unproven."
+        page "A retained form reaches a real device only with a proof of exactly these packets, made on the software GPU: hazards, declared effects, parity with eager launches, and that every wait and register write which is left out is noticed. The software GPU itself runs any form and says whether there is a proof. With --allow-unproven the missing proof is printed and stands in every report.";
+    ProofDiffers 39 "the proof is of something else"
+        remedy "Prove this plan again with this program."
+        page "A proof names the plan, the digest of the address-independent packet words of each transport, and the program that made it. One of them differs from what is about to run, so nothing was shown about it. That is refused on every device, also where no proof would be needed.";
+    ProofFails 40 "the plan does not pass its proof"
+        remedy "Do not replay this plan; report it with the message."
+        page "A proof executes the plan under strict mode at its first, middle and last position with several orders of waves and work-groups. A report, a byte that differs between eager launches and a retained form, or an omission that nobody notices ends it, and no file is written. The message names route, position and seed, so that the run can be repeated.";
+    SealRefused 41 "the record cannot be sealed"
+        remedy "Remove what the message names, then seal again."
+        page "A golden record promises that a model on a machine gives exactly these launches, code objects, packets and tokens. It is sealed only where two plannings give the same bytes, all routes give the same tokens, a proof of these packets holds, the working tree has no uncommitted change outside the registry, and the record verifies at once. `refrain golden seal --dry-run` says what would be sealed.";
 }
 
 impl Code {

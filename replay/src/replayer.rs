@@ -98,6 +98,19 @@ impl Replayer {
         in_flight: u32,
         deadline: Duration,
     ) -> Result<Self, StageError> {
+        Self::edited(instance, lowered, objects, in_flight, deadline, &|words| words)
+    }
+
+    /// As [`Self::new`], with the bound words changed before they are published: what a proof
+    /// executes to see that a defect is caught.
+    pub(crate) fn edited(
+        instance: &Instance,
+        lowered: &Lowered,
+        objects: &dyn CodeObjects,
+        in_flight: u32,
+        deadline: Duration,
+        edit: &dyn Fn(Vec<u32>) -> Vec<u32>,
+    ) -> Result<Self, StageError> {
         let device = instance.device();
         let plan = instance.plan();
         let failed = |what| move |source| StageError::Allocation { what, source };
@@ -127,7 +140,7 @@ impl Replayer {
                 kernarg_base: arena.va(),
                 signal: signal.handle(),
             };
-            let words = lowered.bind(&addresses)?;
+            let words = edit(lowered.bind(&addresses)?);
             let last = match lowered.transport() {
                 Transport::Aql => {
                     packets = packets_of_words(&words);

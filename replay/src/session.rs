@@ -5,8 +5,9 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
-use crate::lifecycle::{Checked, Poisoned, Ready, instance_code};
+use crate::lifecycle::{Checked, Poisoned, Ready, Stage, instance_code, is_real};
 use crate::open::OpenedDevice;
+use crate::prove::{Credentials, Standing, presented};
 use crate::refusal::{Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
 use refrain_kernels::StopReason;
@@ -172,6 +173,7 @@ pub struct Session {
     // Fields drop in this order: packets in flight name the instance's buffers.
     replayer: Option<Replayer>,
     lowered: Option<Lowered>,
+    standing: Standing,
     eager: EagerExecutor,
     instance: Instance,
     opened: OpenedDevice,
@@ -214,10 +216,27 @@ impl Session {
         objects: &dyn CodeObjects,
         options: SessionOptions,
     ) -> Result<Self, SessionError> {
+        let credentials = Credentials::default();
+        Self::with_credentials(opened, plan, source, objects, options, &credentials)
+    }
+
+    /// As [`Self::new`], with a proof or with leave to go without one. A card replays nothing
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_credentials(
+        opened: OpenedDevice,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        options: SessionOptions,
+        credentials: &Credentials,
+    ) -> Result<Self, SessionError> {
         opened.device.set_deadline(options.deadline);
         let mut refusal = None;
         if options.retain != Retain::None {
-            match retain(&opened, plan, source, objects, options) {
+            match retain(&opened, plan, source, objects, options, credentials) {
                 Ok(retained) => return Ok(Self::with(opened, retained)),
                 Err(poisoned) if options.retain == Retain::Auto => {
                     refusal = poisoned.error.refusal();
@@ -254,14 +273,19 @@ impl Session {
             ready,
         } = retained;
         let mut counters = plan_counters(instance.plan());
-        let (replayer, lowered) = match ready {
-            Some(Ready { replayer, lowered }) => (Some(replayer), Some(lowered)),
-            None => (None, None),
+        let (replayer, lowered, standing) = match ready {
+            Some(Ready {
+                replayer,
+                lowered,
+                standing,
+            }) => (Some(replayer), Some(lowered), standing),
+            None => (None, None, Standing::Unproved),
         };
         counters.dwords = lowered.as_ref().map_or(0, Lowered::dwords);
         Self {
             replayer,
             lowered,
+            standing,
             eager,
             instance,
             opened,
@@ -296,6 +320,11 @@ impl Session {
     /// The packets of a token without addresses; `None` when eager.
     pub const fn lowered(&self) -> Option<&Lowered> {
         self.lowered.as_ref()
+    }
+
+    /// Whether a proof of the retained form was shown.
+    pub const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// The replayer; `None` when eager.
@@ -613,7 +642,13 @@ fn retain(
     source: &dyn TensorSource,
     objects: &dyn CodeObjects,
     options: SessionOptions,
+    credentials: &Credentials,
 ) -> Result<Retained, Poisoned> {
+    // Nothing that is recorded could change this answer.
+    presented(is_real(&opened.device), credentials).map_err(|refusal| Poisoned {
+        stage: Stage::Prove,
+        error: Box::new(refusal.into()),
+    })?;
     let reconciled = record(opened, plan, source, objects)?;
     let SessionOptions {
         transport,
@@ -622,7 +657,14 @@ fn retain(
         deadline,
         ..
     } = options;
-    let ready = reconciled.ready(objects, transport, policy, in_flight, deadline)?;
+    let ready = reconciled.ready(
+        objects,
+        transport,
+        policy,
+        in_flight,
+        deadline,
+        credentials,
+    )?;
     let (instance, eager, agreement) = reconciled.into_parts();
     Ok(Retained {
         instance,

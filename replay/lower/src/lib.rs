@@ -14,7 +14,7 @@ mod readback;
 
 pub use arena::{ArenaLayout, SLOT_ALIGN};
 pub use image::{ImageError, KernelImage, KernelImages, gfx};
-pub use lint::{lint, mutation_survey};
+pub use lint::{lint, lint_others, mutation_survey};
 pub use readback::{EncodingError, read_back};
 
 use refrain_packet::aql::{AqlPolicy, encode_segment};

@@ -1,11 +1,13 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
+use refrain_golden::{ArchiveError, RecordError, RegistryError};
 use refrain_planner::{
     FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
     machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
 use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
+use refrain_replay::prove::{ProofError, ProveError};
 use refrain_replay::{Code, OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
 
@@ -139,6 +141,17 @@ pub enum CliError {
         /// Layers of identity, separated by commas.
         layers: String,
     },
+    /// Sealed records that do not hold.
+    #[error("{failed} of {all} records do not hold")]
+    GoldenDiffers {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        all: usize,
+    },
+    /// A record and what belongs to it do not fit together.
+    #[error("{0}")]
+    Golden(String),
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
     Differs(String),
@@ -163,9 +176,11 @@ pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
             _ => None,
         };
         let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
+        let proof = || cause.downcast_ref::<ProveError>()?.refusal();
         session
             .or_else(placement)
             .or_else(poisoned)
+            .or_else(proof)
             .or_else(|| cause.downcast_ref::<Refusal>().cloned())
     })
 }
@@ -216,6 +231,23 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if cause.is::<WriteError>() {
         return Some(Exit::Io);
     }
+    if let Some(error) = cause.downcast_ref::<ProveError>() {
+        return Some(match error {
+            ProveError::Poisoned(poisoned) => of_stage(&poisoned.error),
+            error if error.refusal().is_some() => Exit::Refused,
+            _ => Exit::Failure,
+        });
+    }
+    if cause.is::<ProofError>() || cause.is::<ArchiveError>() || cause.is::<RecordError>() {
+        return Some(Exit::Data);
+    }
+    if let Some(error) = cause.downcast_ref::<RegistryError>() {
+        return Some(match error {
+            RegistryError::Io { source, .. } => of_io(source),
+            RegistryError::Write(_) => Exit::Io,
+            _ => Exit::Data,
+        });
+    }
     cause.downcast_ref::<SourceError>().map(of_source)
 }
 
@@ -228,7 +260,9 @@ fn of_cli(error: &CliError) -> Exit {
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
         }
-        CliError::PlansDiffer { .. } => Exit::Mismatch,
+        CliError::PlansDiffer { .. } | CliError::GoldenDiffers { .. } | CliError::Golden(_) => {
+            Exit::Mismatch
+        }
         CliError::Differs(_) => Exit::Differs,
     }
 }
@@ -345,6 +379,8 @@ mod tests {
                 },
                 66,
             ),
+            (CliError::GoldenDiffers { failed: 1, all: 2 }, 76),
+            (CliError::Golden(path()), 76),
             (CliError::Differs(path()), 80),
         ];
         for (error, code) in rows {

@@ -2,10 +2,12 @@
 
 mod diff;
 mod explain;
+mod golden;
 mod inspect;
 mod machine;
 mod packets;
 mod plan;
+mod prove;
 mod record;
 pub mod run;
 
@@ -29,6 +31,8 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Plan(args) => plan::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Record(args) => record::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Golden(args) => golden::run(args),
         Command::Dump(args) => packets::dump(args),
         Command::Lint(args) => packets::lint(args),
         Command::Diff(args) => diff::run(args),

@@ -17,7 +17,8 @@ use refrain_planner::container::CheckedPlan;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{ModelSource, compile, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
-use refrain_replay::{OpenedDevice, Retain, Session, SessionOptions, Verification};
+use refrain_replay::prove::presented;
+use refrain_replay::{DeviceSpec, OpenedDevice, Retain, Session, SessionOptions, Verification};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,24 +48,33 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
+    let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
+    let retain = retain(args);
+    if retain == Retain::Whole {
+        // A card that is named is not touched for what its packets could not change.
+        let card = matches!(args.device.device, DeviceSpec::Rocm(_));
+        presented(card, &credentials)?;
+    }
     let opened = super::open_device(&args.device)?;
     let loaded = load(args, source, &opened)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
     let options = SessionOptions {
-        // What is to be verified must be retained: falling back would verify nothing.
-        retain: if args.verify {
-            Retain::Whole
-        } else {
-            RetainArg::retain(args.retain)
-        },
+        retain,
         transport: args.transport.transport(),
         in_flight: args.in_flight,
         ..SessionOptions::default()
     };
     let device = opened.spec;
-    let session = Session::new(opened, &loaded.plan, &source, &EmbeddedObjects, options);
+    let session = Session::with_credentials(
+        opened,
+        &loaded.plan,
+        &source,
+        &EmbeddedObjects,
+        options,
+        &credentials,
+    );
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {
@@ -79,6 +89,14 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         output::note(&format!("not replayed: {refusal}"));
     }
     decode(args, &loaded, &mut session, &prompt)
+}
+
+/// What is to be verified must be retained: falling back would verify nothing.
+const fn retain(args: &RunArgs) -> Retain {
+    if args.verify {
+        return Retain::Whole;
+    }
+    RetainArg::retain(args.retain)
 }
 
 fn contradictions(args: &RunArgs) -> Result<(), CliError> {

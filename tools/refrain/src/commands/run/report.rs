@@ -46,8 +46,8 @@ pub struct Report {
     pub host_us_per_token: HostTimes,
     /// Generated tokens by wall time of the text, prompt included. On `soft:` a CPU's figure.
     pub tok_s: f64,
-    /// Whether a proof covers the packets.
-    pub proof: &'static str,
+    /// Digest of the proof that covers the packets, short form; `none` without one.
+    pub proof: String,
 }
 
 /// A refusal and how often.
@@ -119,7 +119,7 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         } else {
             0.0
         },
-        proof: "none",
+        proof: session.standing().to_string(),
     }
 }
 
@@ -153,7 +153,7 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
             retained: None,
         },
         tok_s: 0.0,
-        proof: "none",
+        proof: "none".to_owned(),
     }
 }
 
@@ -242,7 +242,7 @@ pub(super) mod tests {
                 retained: None,
             },
             tok_s: 0.0,
-            proof: "none",
+            proof: "none".to_owned(),
         }
     }
 
