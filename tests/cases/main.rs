@@ -13,5 +13,6 @@ mod mutate;
 mod oracle;
 mod parity;
 mod placement;
+mod quantised;
 mod second;
 mod strict;

@@ -12,7 +12,7 @@ use refrain_planner::identity::hex;
 use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
 use refrain_planner::placement::GpuLayers;
-use refrain_planner::plan::{Arg, BufferKind, StepBody};
+use refrain_planner::plan::{Activations, Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::strict::StrictConfig;
@@ -84,6 +84,8 @@ pub struct Setup {
     pub session: SessionOptions,
     /// Element type of the KV cache.
     pub kv: Dtype,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
     /// Positions of the plan; `None` for the context.
@@ -105,6 +107,7 @@ impl Setup {
             target,
             session: SessionOptions::default(),
             kv: Dtype::F32,
+            activations: Activations::Exact,
             context: None,
             bucket: None,
             fused: true,
@@ -124,6 +127,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let machine = Machine::load(setup.target.name())?;
     let options = CompileOptions {
         kv_dtype: setup.kv,
+        activations: setup.activations,
         context: setup.context,
         bucket: setup.bucket,
         no_fuse: if setup.fused {

@@ -12,7 +12,7 @@ use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
-use crate::plan::{Digest, Eligibility, Model, ModelFile, Options, Plan};
+use crate::plan::{Activations, Digest, Eligibility, Model, ModelFile, Options, Plan};
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
@@ -39,6 +39,8 @@ pub struct CompileOptions {
     pub gpu_layers: GpuLayers,
     /// Who multiplies the matrices of the others.
     pub exec: ExecChoice,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
 }
 
 impl Default for CompileOptions {
@@ -51,6 +53,7 @@ impl Default for CompileOptions {
             no_fuse: Vec::new(),
             gpu_layers: GpuLayers::All,
             exec: ExecChoice::Pcie,
+            activations: Activations::Exact,
         }
     }
 }
@@ -391,6 +394,7 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
     let CompileOptions {
         kv_dtype,
         ring_entries,
+        activations,
         ..
     } = *options;
     Ok(Options {
@@ -400,5 +404,6 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
         ring_entries,
         gpu_layers: bound.geometry.layers,
         exec: None,
+        activations,
     })
 }

@@ -9,9 +9,9 @@ use super::{RawSection, tag_text};
 use crate::machine::{Feature, Host, Link, LinkKind, Machine};
 use crate::memory::Memory;
 use crate::plan::{
-    Arg, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry, Hazard, Invalidate,
-    Kernel, Launch, Model, ModelFile, Options, Plan, RefusalReason, Region, Schedule, Step,
-    StepBody, Tensor, Wait,
+    Activations, Arg, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry,
+    Hazard, Invalidate, Kernel, Launch, Model, ModelFile, Options, Plan, RefusalReason, Region,
+    Schedule, Step, StepBody, Tensor, Wait,
 };
 use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
@@ -93,8 +93,10 @@ record!(Options {
     kv_dtype: Dtype,
     ring_entries: u32,
     gpu_layers: u32,
-    exec: Option<Exec>
+    exec: Option<Exec>,
+    activations: Activations
 });
+choice!(Activations { 1 => Exact, 2 => Int8 });
 choice!(Exec { 1 => Pcie });
 choice!(BufferKind {
     1 => Weights,
@@ -184,7 +186,7 @@ record!(ModelHead {
 });
 
 /// Version of every section body below.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 const META: [u8; 4] = *b"META";
 const MODEL: [u8; 4] = *b"MODL";
 const TENSORS: [u8; 4] = *b"TENS";

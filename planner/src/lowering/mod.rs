@@ -8,6 +8,7 @@
 mod arena;
 mod effects;
 mod error;
+mod forms;
 mod layout;
 mod rope;
 mod row;

@@ -16,6 +16,8 @@ pub enum Source {
     Fresh(usize, usize),
     /// A temporary of the row.
     Temp(usize),
+    /// The int8 form of a value that is written, in which later operations want it.
+    Int8(usize, usize),
     /// A weight.
     Weight(usize, usize),
     /// Rows of a weight.
@@ -63,6 +65,8 @@ pub enum On {
     CacheAndHead,
     /// Elements of a linear-attention head.
     StateHead,
+    /// The int8 form in which later operations want the value that is written.
+    Wanted,
 }
 
 /// One kernel launch of a row.
@@ -87,6 +91,8 @@ pub enum When {
     Always,
     /// Where the context is split into more than one part.
     Split,
+    /// Where a later operation wants the value that is written as int8.
+    Int8,
 }
 
 /// One row: operations and the launches that do them.

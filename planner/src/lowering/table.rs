@@ -5,7 +5,7 @@
 //! those in this order. Arguments are bound by name, so a kernel that takes fewer of them needs no
 //! other row. What stands for what, bit by bit: docs/fusions.md.
 
-use super::row::On::{self, Cache, CacheAndHead, Nothing, StateHead, Weights};
+use super::row::On::{self, Cache, CacheAndHead, Nothing, StateHead, Wanted, Weights};
 use super::row::Source::{
     self, Cols, Control, Eps, Fresh, In, Interleaved, Len, Number, Out, Prompt, Ring, Rotation,
     Rows, Scale, Size, Splits, State, StateScale, Temp, Weight,
@@ -308,6 +308,11 @@ pub static FUSED: &[Row] = &[
         same [SAME_X[0]], dead [], temps [],
         parts [("", Gemv2, TWO, None, [
             w("w0", 0), w("w1", 1), X, y("y0", 0), y("y1", 1), m("m0", 0), m("m1", 1), K,
+        ])]),
+    fused!("norm_quantise", [RmsNorm], when Int8, same [], dead [], temps [],
+        parts [("", RmsNormQuantise, Wanted, None, [
+            ("x", In(0, 0)), ("w", Weight(0, 0)), ("y", Out(0, 0)), ("q", Source::Int8(0, 0)),
+            ("n", Cols(0, 0)), EPS,
         ])]),
     fused!("attn_split", [Attention], when Split, same [], dead [], temps [PARTS, STATS],
         parts [

@@ -7,7 +7,7 @@ use refrain_kernels::{Dtype, Target};
 use refrain_planner::arch::bind;
 use refrain_planner::graph;
 use refrain_planner::lowering::{Input, LowerError, fusions, lower, rope_table};
-use refrain_planner::plan::{Options, Plan, StepBody};
+use refrain_planner::plan::{Activations, Options, Plan, StepBody};
 use refrain_planner::schedule::verify;
 use refrain_planner::{CheckedPlan, PlanError, compile_family};
 use std::collections::BTreeSet;
@@ -297,6 +297,7 @@ fn a_value_that_is_read_later_is_not_fused_away() {
                 ring_entries: 16,
                 gpu_layers: bound.geometry.layers,
                 exec: None,
+                activations: Activations::Exact,
             },
             target: Target::Gfx1100,
             compute_units: 96,

@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::plan::Activations;
 use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
@@ -119,6 +120,25 @@ impl KvArg {
     }
 }
 
+/// Form in which activations meet quantised matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationsArg {
+    /// f32: every engine gives the same bits.
+    Exact,
+    /// int8 per block, as ggml does it.
+    Int8,
+}
+
+impl ActivationsArg {
+    /// The plan's option.
+    pub const fn of_plan(self) -> Activations {
+        match self {
+            Self::Exact => Activations::Exact,
+            Self::Int8 => Activations::Int8,
+        }
+    }
+}
+
 /// Whether tokens are replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RetainArg {
@@ -170,6 +190,9 @@ pub struct CompileArgs {
     /// Element type of the KV cache; default: f32, the exact mode.
     #[arg(long, value_enum)]
     pub kv: Option<KvArg>,
+    /// Form in which activations meet quantised matrices; default: exact.
+    #[arg(long, value_enum)]
+    pub activations: Option<ActivationsArg>,
     /// Positions that the plan runs at are below this; default: the whole context.
     #[arg(long, value_name = "TOKENS")]
     pub bucket: Option<u32>,

@@ -11,7 +11,7 @@ mod prove;
 mod record;
 pub mod run;
 
-use crate::cli::{Command, CompileArgs, DeviceArgs, KvArg};
+use crate::cli::{ActivationsArg, Command, CompileArgs, DeviceArgs, KvArg};
 use crate::exit::CliError;
 use crate::output;
 use anyhow::Context;
@@ -69,6 +69,9 @@ fn compile_options(args: &CompileArgs) -> CompileOptions {
         no_fuse: args.no_fuse.clone(),
         gpu_layers: args.gpu_layers.unwrap_or_default(),
         exec: args.exec.unwrap_or_default(),
+        activations: args
+            .activations
+            .map_or_else(Default::default, ActivationsArg::of_plan),
         ..Default::default()
     }
 }
