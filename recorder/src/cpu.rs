@@ -6,8 +6,8 @@
 
 use crate::instance::{BufferState, InstanceError, check_prompt, start_words};
 use crate::source::{TensorSource, check_header, check_length, check_weights, load_tensor};
-use refrain_cpu::Isa;
-use refrain_cpu::decode::{DecodeError, Memory, Program, Team};
+use refrain_cpu::decode::{DecodeError, Memory, Program};
+use refrain_cpu::{CpuError, Engine, Isa};
 use refrain_kernels::{CONTROL_BYTES, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::plan::{BufferKind, KernargError, Plan, StepBody, StepId};
@@ -42,7 +42,7 @@ pub enum CpuRunError {
     },
     /// No threads.
     #[error(transparent)]
-    Team(DecodeError),
+    Threads(CpuError),
 }
 
 impl From<crate::SourceError> for CpuRunError {
@@ -59,8 +59,7 @@ pub struct CpuInstance {
     program: Program,
     /// Step of each launch of the program.
     steps: Vec<StepId>,
-    team: Team,
-    isa: Isa,
+    engine: Engine,
     control: usize,
     prompt: usize,
     ring: usize,
@@ -68,7 +67,8 @@ pub struct CpuInstance {
 
 impl CpuInstance {
     /// Allocates every buffer, loads weights and constants, and prepares every launch for `threads`
-    /// threads (0 counts as 1). Any target's plan will do.
+    /// threads (0 counts as 1, more than the machine runs at once as that many). Any target's plan
+    /// will do.
     ///
     /// # Errors
     /// Any [`CpuRunError`]; one of a step names the kernel that has no CPU function.
@@ -76,6 +76,20 @@ impl CpuInstance {
         plan: &Arc<CheckedPlan>,
         source: &dyn TensorSource,
         threads: usize,
+    ) -> Result<Self, CpuRunError> {
+        Self::with(plan, source, threads, Isa::best())
+    }
+
+    /// As [`Self::new`] with an instruction set; one that this machine lacks is replaced by its best.
+    /// No result depends on it.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with(
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        threads: usize,
+        isa: Isa,
     ) -> Result<Self, CpuRunError> {
         check_weights(&plan.model)?;
         check_length(source, &plan.model)?;
@@ -97,8 +111,7 @@ impl CpuInstance {
             memory,
             program: Program::default(),
             steps: Vec::new(),
-            team: Team::new(threads).map_err(CpuRunError::Team)?,
-            isa: Isa::best(),
+            engine: Engine::with(isa, threads).map_err(CpuRunError::Threads)?,
         };
         // Before the weights: what cannot run should not take minutes to say so.
         instance.prepare()?;
@@ -158,19 +171,13 @@ impl CpuInstance {
     }
 
     /// Threads that share the rows of a product.
-    pub const fn threads(&self) -> usize {
-        self.team.threads()
+    pub fn threads(&self) -> usize {
+        self.engine.threads()
     }
 
     /// The instruction set in use.
     pub const fn isa(&self) -> Isa {
-        self.isa
-    }
-
-    /// Uses another instruction set; one that this machine lacks is replaced by its best. No result
-    /// depends on it.
-    pub fn set_isa(&mut self, isa: Isa) {
-        self.isa = isa.min(Isa::best());
+        self.engine.isa()
     }
 
     /// Launches of a token.
@@ -200,31 +207,19 @@ impl CpuInstance {
     /// # Errors
     /// [`CpuRunError::Step`]; the text cannot be continued.
     pub fn step(&mut self) -> Result<(), CpuRunError> {
-        let Self {
-            plan,
-            memory,
-            program,
-            steps,
-            team,
-            isa,
-            ..
-        } = self;
-        let (isa, inside) = (*isa, &*team);
-        let mut all = || {
-            (0..program.len()).try_for_each(|index| {
-                let done = program.run(index, memory, inside, isa);
-                done.map_err(|source| (index, source))
-            })
-        };
-        team.enter(&mut all).map_err(|(index, source)| {
-            let step = steps.get(index).copied().unwrap_or_default();
-            let planned = plan.steps.get(step as usize);
-            CpuRunError::Step {
-                step,
-                name: planned.map_or_else(|| "?".to_owned(), |step| step.name.clone()),
-                source,
-            }
-        })
+        for index in 0..self.program.len() {
+            let done = self.program.run(index, &mut self.memory, &self.engine);
+            done.map_err(|source| {
+                let step = self.steps.get(index).copied().unwrap_or_default();
+                let planned = self.plan.steps.get(step as usize);
+                CpuRunError::Step {
+                    step,
+                    name: planned.map_or_else(|| "?".to_owned(), |step| step.name.clone()),
+                    source,
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// The ring entry of sequence number `seq` (from 1), or `None` while it is not written.

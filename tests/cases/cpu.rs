@@ -27,10 +27,10 @@ fn nano(name: &str) -> (String, NanoOracle) {
     (format!("tests/models/nano-{name}.bf16.gguf"), oracle)
 }
 
-fn cpu(model: &str, setup: Setup, threads: usize) -> CpuInstance {
+fn cpu(model: &str, setup: Setup, (threads, isa): (usize, Isa)) -> CpuInstance {
     let path = repository(model);
     let source = FileSource::open(&path).unwrap();
-    let mut cpu = CpuInstance::new(&plan(&path, setup).unwrap(), &source, threads).unwrap();
+    let mut cpu = CpuInstance::with(&plan(&path, setup).unwrap(), &source, threads, isa).unwrap();
     for kind in [BufferKind::Scratch, BufferKind::Kv, BufferKind::State] {
         cpu.fill(kind, SCRUB);
     }
@@ -38,7 +38,7 @@ fn cpu(model: &str, setup: Setup, threads: usize) -> CpuInstance {
 }
 
 /// Steps a text on both and compares all bytes after each step.
-fn same_bytes(model: &str, setup: Setup, prompt: &[u32], steps: u32, (threads, isa): (usize, Isa)) {
+fn same_bytes(model: &str, setup: Setup, prompt: &[u32], steps: u32, how: (usize, Isa)) {
     let options = SessionOptions {
         retain: Retain::None,
         ..SessionOptions::default()
@@ -50,8 +50,7 @@ fn same_bytes(model: &str, setup: Setup, prompt: &[u32], steps: u32, (threads, i
     let mut gpu = session(&repository(model), setup).unwrap();
     scrub(&gpu).unwrap();
     gpu.start(prompt, steps).unwrap();
-    let mut cpu = cpu(model, setup, threads);
-    cpu.set_isa(isa);
+    let mut cpu = cpu(model, setup, how);
     cpu.reset(prompt, steps).unwrap();
     for step in 0..steps {
         gpu.advance_past_end(Route::Eager, 1).unwrap();
@@ -99,8 +98,7 @@ fn bytes_depend_on_neither_threads_nor_instruction_set() {
     let (model, oracle) = nano("qwen3_5_moe");
     let setup = Setup::on(Target::Gfx1100);
     let run = |threads, isa| {
-        let mut cpu = cpu(&model, setup, threads);
-        cpu.set_isa(isa);
+        let mut cpu = cpu(&model, setup, (threads, isa));
         cpu.reset(&oracle.prompt, 8).unwrap();
         for _ in 0..8 {
             cpu.step().unwrap();
@@ -132,7 +130,7 @@ fn generate(cpu: &mut CpuInstance, prompt: &[u32], tokens: u32) -> (Vec<u32>, Ve
 fn the_oracle_s_tokens_and_logits() {
     for (model, name) in TRAINED {
         let texts: Vec<TextOracle> = oracle(name).unwrap();
-        let mut cpu = cpu(model, Setup::on(Target::Gfx1201), 1);
+        let mut cpu = cpu(model, Setup::on(Target::Gfx1201), (1, Isa::best()));
         for text in &texts[..if long() { 3 } else { 1 }] {
             let steps = text.generated.len() as u32;
             let (ids, logits) = generate(&mut cpu, &text.prompt_ids, steps);
@@ -146,7 +144,7 @@ fn the_oracle_s_tokens_and_logits() {
     }
     for name in NANO {
         let (model, oracle) = nano(name);
-        let mut cpu = cpu(&model, Setup::on(Target::Gfx1201), 1);
+        let mut cpu = cpu(&model, Setup::on(Target::Gfx1201), (1, Isa::best()));
         let steps = oracle.generated.len() as u32;
         let (ids, logits) = generate(&mut cpu, &oracle.prompt, steps);
         assert_eq!(ids, oracle.generated, "{name}");
@@ -160,7 +158,7 @@ fn the_oracle_s_tokens_and_logits() {
 #[test]
 fn steps_past_the_end_change_nothing_that_is_kept() {
     let (model, oracle) = nano("lfm2");
-    let mut cpu = cpu(&model, Setup::on(Target::Gfx1201), 1);
+    let mut cpu = cpu(&model, Setup::on(Target::Gfx1201), (1, Isa::best()));
     generate(&mut cpu, &oracle.prompt, 3);
     let kept = |cpu: &CpuInstance| {
         let plan = cpu.plan().clone();

@@ -30,6 +30,45 @@ pub enum CpuError {
         /// Elements given.
         given: usize,
     },
+    /// An activation of another form than the format multiplies with.
+    #[error(
+        "{dtype} is multiplied with {expected} activations, {given} given; quantise the activation to that form"
+    )]
+    Habit {
+        /// Element type of the weight.
+        dtype: &'static str,
+        /// Form by the format.
+        expected: &'static str,
+        /// Form given.
+        given: &'static str,
+    },
+    /// A code of an activation that no quantiser makes.
+    #[error(
+        "activation code {at} is -128, codes are -127 to 127; the buffer was overwritten or never quantised"
+    )]
+    Code {
+        /// Element.
+        at: usize,
+    },
+    /// No thread to be had.
+    #[error("a worker thread could not be started: {reason}; use fewer threads")]
+    Thread {
+        /// What the system said.
+        reason: String,
+    },
+    /// A worker panicked.
+    #[error(
+        "a worker of the pool panicked, the product is incomplete; this is a bug of the engine"
+    )]
+    Worker,
+    /// No memory to be had.
+    #[error("{bytes} bytes could not be mapped: {reason}; plan fewer packed weights")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the system said.
+        reason: String,
+    },
     /// Rows past the end.
     #[error("rows {start}..{end} of a matrix of {rows}; check the split")]
     Rows {

@@ -40,27 +40,53 @@ pub fn gemv_exact(
     rows: Range<usize>,
     y: &mut [f32],
 ) -> Result<(), CpuError> {
-    w.check(&rows, y)?;
-    if x.len() != w.k() {
-        return Err(CpuError::Length {
-            what: "x",
-            expected: w.k(),
-            given: x.len(),
-        });
+    Input::new(w, x)?.gemv(isa, w, rows, y)
+}
+
+/// An activation as the loops read it, made once per product.
+pub(crate) struct Input {
+    tiles: Vec<Tile>,
+    k: usize,
+}
+
+impl Input {
+    /// An activation for rows of `w`.
+    pub(crate) fn new(w: &Matrix<'_>, x: &[f32]) -> Result<Self, CpuError> {
+        if x.len() != w.k() {
+            return Err(CpuError::Length {
+                what: "x",
+                expected: w.k(),
+                given: x.len(),
+            });
+        }
+        let tiles = x.chunks(TILE).map(transposed).collect();
+        Ok(Self { tiles, k: x.len() })
     }
-    let x: Vec<Tile> = x.chunks(TILE).map(transposed).collect();
-    match isa.min(Isa::best()) {
-        Isa::Scalar => run(w, &x, rows, y),
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` is at most `Isa::best()`, which is Avx2 only where those features were detected.
-        Isa::Avx2 => unsafe { run_avx2(w, &x, rows, y) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above, for Avx512.
-        Isa::Avx512 => unsafe { run_avx512(w, &x, rows, y) },
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => run(w, &x, rows, y),
+
+    /// [`gemv_exact`] for a matrix of the same width.
+    pub(crate) fn gemv(
+        &self,
+        isa: Isa,
+        w: &Matrix<'_>,
+        rows: Range<usize>,
+        y: &mut [f32],
+    ) -> Result<(), CpuError> {
+        w.check(&rows, y)?;
+        debug_assert_eq!(self.k, w.k());
+        let x = &self.tiles;
+        match isa.min(Isa::best()) {
+            Isa::Scalar => run(w, x, rows, y),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `isa` is at most `Isa::best()`: Avx2 only where its features were detected.
+            Isa::Avx2 => unsafe { run_avx2(w, x, rows, y) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, for Avx512.
+            Isa::Avx512 => unsafe { run_avx512(w, x, rows, y) },
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => run(w, x, rows, y),
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn transposed(x: &[f32]) -> Tile {

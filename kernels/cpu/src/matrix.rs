@@ -91,6 +91,14 @@ impl<'a> Matrix<'a> {
         self.dtype.format()
     }
 
+    /// Planes of the format; none for plain types.
+    pub(crate) const fn planes(&self) -> &'static [Plane] {
+        match &self.format().coding {
+            Coding::Blocks(blocks) => blocks.planes,
+            Coding::Plain(_) => &[],
+        }
+    }
+
     /// Bytes of plane `index` from its start; empty where the format has no such plane.
     pub(crate) fn plane(&self, index: usize) -> &'a [u8] {
         &self.bytes[self.starts[index]..]
@@ -110,20 +118,25 @@ impl<'a> Matrix<'a> {
 
     /// Refuses rows past the end and an output of another length.
     pub(crate) fn check(&self, rows: &Range<usize>, y: &[f32]) -> Result<(), CpuError> {
-        if rows.start > rows.end || rows.end > self.rows {
-            return Err(CpuError::Rows {
-                start: rows.start,
-                end: rows.end,
-                rows: self.rows,
-            });
-        }
-        if y.len() != rows.len() {
-            return Err(CpuError::Length {
-                what: "y",
-                expected: rows.len(),
-                given: y.len(),
-            });
-        }
-        Ok(())
+        check(self.rows, rows, y)
     }
+}
+
+/// Refuses rows past the end of `rows` and an output of another length.
+pub(crate) fn check(rows: usize, range: &Range<usize>, y: &[f32]) -> Result<(), CpuError> {
+    if range.start > range.end || range.end > rows {
+        return Err(CpuError::Rows {
+            start: range.start,
+            end: range.end,
+            rows,
+        });
+    }
+    if y.len() != range.len() {
+        return Err(CpuError::Length {
+            what: "y",
+            expected: range.len(),
+            given: y.len(),
+        });
+    }
+    Ok(())
 }

@@ -132,6 +132,17 @@ impl Format {
     /// Every format, in the order of [`Dtype::ALL`].
     pub const ALL: &'static [Format] = rows::FORMATS;
 
+    /// Codes and parameters of one file block; `None` for plain types and for another number of bytes.
+    #[must_use]
+    pub fn take_apart(&self, file: &[u8]) -> Option<Block> {
+        let Coding::Blocks(blocks) = &self.coding else {
+            return None;
+        };
+        let mut block = Block::default();
+        (file.len() == self.block_bytes).then(|| (blocks.split)(file, &mut block))?;
+        Some(block)
+    }
+
     /// The reference decoder: the elements of one file block. A row's elements are exactly those of
     /// ggml's dequantisation (checked bit by bit against the `gguf` Python package; HFQ types, which it
     /// does not know: one fma per element).

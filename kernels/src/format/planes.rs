@@ -9,6 +9,8 @@ pub struct Plane {
     pub kind: PlaneKind,
     /// Bytes of one block in it.
     pub block_bytes: usize,
+    /// Bytes that stay together when rows are interleaved: a word of codes, or one parameter.
+    pub unit_bytes: usize,
     /// Contents in words, with element type and shape per block.
     pub holds: &'static str,
 }

@@ -16,29 +16,39 @@ const IQ4_NL: [i8; 16] = [
 /// Twice the values of OCP MXFP4's E2M1, so that they are integers (ggml's `kvalues_mxfp4`).
 const MXFP4: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-const fn plane(kind: PlaneKind, block_bytes: usize, holds: &'static str) -> Plane {
+const fn codes(kind: PlaneKind, block_bytes: usize, holds: &'static str) -> Plane {
     Plane {
         kind,
         block_bytes,
+        unit_bytes: 4,
         holds,
     }
 }
 
-const CODES_32: Plane = plane(PlaneKind::Bytes, 32, "i8 q[32]");
-const LOW_32: Plane = plane(PlaneKind::Nibbles, 16, "u4 low[32]");
-const LOW_256: Plane = plane(PlaneKind::Nibbles, 128, "u4 low[8][32]");
-const BIT4_32: Plane = plane(PlaneKind::Bit4, 4, "u1 high[32]");
-const BIT4_256: Plane = plane(PlaneKind::Bit4, 32, "u1 high[8][32]");
-const BITS45_256: Plane = plane(PlaneKind::Bits45, 64, "u2 high[16][16]");
-const D: Plane = plane(PlaneKind::Params, 2, "f16 d");
-const D_M: Plane = plane(PlaneKind::Params, 4, "f16 d, f16 m");
-const E: Plane = plane(PlaneKind::Params, 1, "u8 e");
-const K_SCALES: Plane = plane(PlaneKind::Params, 16, "(u8 scale, u8 min)[8]");
-const K_MINS: Plane = plane(PlaneKind::Params, 4, "f16 d, f16 dmin");
-const K_SIGNED: Plane = plane(PlaneKind::Params, 16, "i8 scale[16]");
-const SINGLES: Plane = plane(PlaneKind::Params, 8, "f32 scale, f32 zero");
-const HALVES: Plane = plane(PlaneKind::Params, 8, "(f16 scale, f16 zero)[2]");
-const HALF_PAIR: Plane = plane(PlaneKind::Params, 4, "f16 scale, f16 zero");
+const fn params(block_bytes: usize, unit_bytes: usize, holds: &'static str) -> Plane {
+    Plane {
+        kind: PlaneKind::Params,
+        block_bytes,
+        unit_bytes,
+        holds,
+    }
+}
+
+const CODES_32: Plane = codes(PlaneKind::Bytes, 32, "i8 q[32]");
+const LOW_32: Plane = codes(PlaneKind::Nibbles, 16, "u4 low[32]");
+const LOW_256: Plane = codes(PlaneKind::Nibbles, 128, "u4 low[8][32]");
+const BIT4_32: Plane = codes(PlaneKind::Bit4, 4, "u1 high[32]");
+const BIT4_256: Plane = codes(PlaneKind::Bit4, 32, "u1 high[8][32]");
+const BITS45_256: Plane = codes(PlaneKind::Bits45, 64, "u2 high[16][16]");
+const D: Plane = params(2, 2, "f16 d");
+const D_M: Plane = params(4, 2, "f16 d, f16 m");
+const E: Plane = params(1, 1, "u8 e");
+const K_SCALES: Plane = params(16, 1, "(u8 scale, u8 min)[8]");
+const K_MINS: Plane = params(4, 2, "f16 d, f16 dmin");
+const K_SIGNED: Plane = params(16, 1, "i8 scale[16]");
+const SINGLES: Plane = params(8, 4, "f32 scale, f32 zero");
+const HALVES: Plane = params(8, 2, "(f16 scale, f16 zero)[2]");
+const HALF_PAIR: Plane = params(4, 2, "f16 scale, f16 zero");
 
 macro_rules! blocks {
     ($planes:expr, $levels:expr, $mins:ident per $group:literal, $affine:ident,

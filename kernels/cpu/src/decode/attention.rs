@@ -6,6 +6,7 @@ use refrain_kernels::{Dtype, Word};
 
 use super::DecodeError;
 use super::launch::{Call, Input};
+use super::product::refused;
 use super::math::{exp, larger, max_lanes, rcp, sigmoid, sum_lanes};
 use crate::Isa;
 use crate::exact::half;
@@ -177,10 +178,10 @@ macro_rules! compiled {
 }
 
 #[inline(always)]
-fn whole_heads<T: Element>(context: &Context<'_, T>, q: &[f32], first: usize, out: &mut [f32]) {
+fn whole_heads<T: Element>(context: &Context<'_, T>, q: &[f32], from: usize, out: &mut [f32]) {
     let heads = out.chunks_exact_mut(context.dim).zip(q.chunks_exact(context.dim));
     for (index, (out, query)) in heads.enumerate() {
-        if let Some(found) = context.attend(query, first + index, 0, 1) {
+        if let Some(found) = context.attend(query, from / context.dim + index, 0, 1) {
             let inverse = rcp(found.total);
             for (out, value) in out.iter_mut().zip(&found.value) {
                 *out = value * inverse;
@@ -191,7 +192,7 @@ fn whole_heads<T: Element>(context: &Context<'_, T>, q: &[f32], first: usize, ou
 compiled!(
     run_whole_heads,
     whole_heads,
-    (context: &Context<'_, T>, q: &[f32], first: usize, out: &mut [f32])
+    (context: &Context<'_, T>, q: &[f32], from: usize, out: &mut [f32])
 );
 
 /// The cache of a launch and its shape.
@@ -222,13 +223,12 @@ fn decode_of<T: Element>(call: &mut Call<'_>) -> Result<(), DecodeError> {
     let q = call.input("q")?.floats(0..n)?;
     let mut out = call.output("out")?;
     let out = out.floats(0..n)?;
-    let isa = call.isa;
-    call.team.groups(out, context.dim, |first, out| {
-        let from = first * context.dim;
-        let q = &q[from..from + out.len()];
-        run_whole_heads(isa, &context, q, first, out);
+    let isa = call.engine.isa();
+    let done = call.engine.pool().rows(0..n, context.dim, out, |elements, out| {
+        run_whole_heads(isa, &context, &q[elements.clone()], elements.start, out);
+        Ok(())
     });
-    Ok(())
+    done.map_err(|source| refused(call, source))
 }
 
 #[inline(always)]

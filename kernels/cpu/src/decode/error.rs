@@ -105,13 +105,8 @@ pub enum DecodeError {
         source: CpuError,
     },
     /// No memory for a buffer.
-    #[error("no memory for a buffer of {bytes} bytes: {reason}; use a smaller context or model")]
-    Memory {
-        /// Bytes wanted.
-        bytes: u64,
-        /// What the system says.
-        reason: String,
-    },
+    #[error(transparent)]
+    Memory(CpuError),
     /// Bytes past the end of a buffer.
     #[error("bytes {offset}..{end} of buffer {buffer}, which has {bytes}")]
     Buffer {
@@ -123,13 +118,5 @@ pub enum DecodeError {
         end: u64,
         /// Bytes of the buffer, 0 where there is no such buffer.
         bytes: u64,
-    },
-    /// No threads.
-    #[error("no pool of {threads} threads: {reason}; ask for fewer")]
-    Threads {
-        /// Threads asked for.
-        threads: usize,
-        /// What the system says.
-        reason: String,
     },
 }

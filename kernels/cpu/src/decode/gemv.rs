@@ -15,10 +15,11 @@ fn ranged(
     let (r0, r1, k) = (call.size("r0")?, call.size("r1")?, call.size("k")?);
     let w = rows(call, r1)?;
     let w = matrix(call, "w", w, k)?;
-    let x = vector(&call.input("x")?, 0, 1, k)?;
+    let x = call.input("x")?;
+    let x = vector(call, &x, k)?;
     let mut y = call.output("y")?;
     let y = y.floats(r0..r1)?;
-    multiply(call, &w, x, r0..r1, y)?;
+    multiply(call, &w, &x, r0..r1, y)?;
     if let Some(added) = added {
         let added = call.input(added)?.floats(r0..r1)?;
         for (y, added) in y.iter_mut().zip(added) {
@@ -66,12 +67,13 @@ pub(super) fn silu(call: &mut Call<'_>) -> Result<(), DecodeError> {
     let count = rows(call, r1)?;
     let gate = matrix(call, "wg", count, k)?;
     let up = matrix(call, "wu", count, k)?;
-    let x = vector(&call.input("x")?, 0, 1, k)?;
+    let x = call.input("x")?;
+    let x = vector(call, &x, k)?;
     let mut y = call.output("y")?;
     let y = y.floats(r0..r1)?;
     let mut ups = vec![0.0; y.len()];
-    multiply(call, &gate, x, r0..r1, y)?;
-    multiply(call, &up, x, r0..r1, &mut ups)?;
+    multiply(call, &gate, &x, r0..r1, y)?;
+    multiply(call, &up, &x, r0..r1, &mut ups)?;
     silu_times(y, &ups);
     Ok(())
 }
@@ -87,13 +89,14 @@ type Names = (
 #[inline(always)]
 fn several(call: &mut Call<'_>, names: &[Names]) -> Result<(), DecodeError> {
     let k = call.size("k")?;
-    let x = vector(&call.input("x")?, 0, 1, k)?;
+    let x = call.input("x")?;
+    let x = vector(call, &x, k)?;
     for (w, y, m, bias) in names {
         let m = call.size(m)?;
         let w = matrix(call, w, m, k)?;
         let mut y = call.output(y)?;
         let y = y.floats(0..m)?;
-        multiply(call, &w, x, 0..m, y)?;
+        multiply(call, &w, &x, 0..m, y)?;
         if let Some(bias) = bias {
             let bias = call.input(bias)?.floats(0..m)?;
             for (y, bias) in y.iter_mut().zip(bias) {

@@ -10,8 +10,8 @@ use refrain_kernels::{
 
 use super::memory::{Carved, Memory, Piece};
 use super::table::{Function, function};
-use super::{DecodeError, Team};
-use crate::Isa;
+use super::DecodeError;
+use crate::Engine;
 
 /// Most pointer arguments of a kernel.
 const MOST: usize = 16;
@@ -145,8 +145,7 @@ impl Launch {
         &self,
         memory: &mut Memory,
         scratch: &mut [u32],
-        team: &Team,
-        isa: Isa,
+        engine: &Engine,
     ) -> Result<(), DecodeError> {
         let scratch: &mut [u8] = bytemuck::cast_slice_mut(scratch);
         for copy in &self.copies {
@@ -173,10 +172,9 @@ impl Launch {
             row: self.row,
             imms: &self.imms,
             views,
-            team,
-            isa,
+            engine,
         };
-        self.function.run(isa, &mut call)
+        self.function.run(engine.isa(), &mut call)
     }
 }
 
@@ -329,8 +327,7 @@ pub(super) struct Call<'m> {
     pub(super) row: &'static KernelRow,
     imms: &'m [u32],
     views: [Option<(&'static str, usize, Carved<'m>)>; MOST],
-    pub(super) team: &'m Team,
-    pub(super) isa: Isa,
+    pub(super) engine: &'m Engine,
 }
 
 impl<'m> Call<'m> {

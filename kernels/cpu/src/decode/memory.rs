@@ -3,27 +3,17 @@
 
 use std::ops::Range;
 
-use memmap2::{Advice, MmapMut};
-
 use super::DecodeError;
+use crate::{Bytes, CpuError};
 
 /// Alignment of buffers and distance between them, in bytes: a page, so that an address past the end
 /// of one is in none.
 const PAGE: u64 = 4096;
-/// Buffers from here on ask for huge pages.
-const HUGE: u64 = 4 << 20;
 
 #[derive(Debug)]
 struct Buffer {
     base: u64,
-    /// Exactly the buffer's bytes; `None` for an empty one.
-    bytes: Option<MmapMut>,
-}
-
-impl Buffer {
-    fn len(&self) -> usize {
-        self.bytes.as_ref().map_or(0, |bytes| bytes.len())
-    }
+    bytes: Bytes,
 }
 
 /// Buffers of a plan, zero at first.
@@ -38,26 +28,18 @@ impl Memory {
     /// # Errors
     /// [`DecodeError::Memory`].
     pub fn add(&mut self, bytes: u64) -> Result<usize, DecodeError> {
-        let failed = |reason: String| DecodeError::Memory { bytes, reason };
+        let failed = |reason: String| DecodeError::Memory(CpuError::Memory { bytes, reason });
         let len = usize::try_from(bytes).map_err(|e| failed(e.to_string()))?;
         let end = self.buffers.last().map_or(0, |last| {
-            last.base.saturating_add(last.len() as u64)
+            last.base.saturating_add(last.bytes.len() as u64)
         });
         let base = end
             .checked_add(2 * PAGE)
             .map(|next| next / PAGE * PAGE)
             .filter(|base| base.checked_add(bytes).is_some())
             .ok_or_else(|| failed("the address space is full".to_owned()))?;
-        let map = match len {
-            0 => None,
-            _ => Some(MmapMut::map_anon(len).map_err(|e| failed(e.to_string()))?),
-        };
-        if let Some(map) = map.as_ref().filter(|_| bytes >= HUGE) {
-            // A kernel without huge pages is slower and nothing else.
-            #[cfg(target_os = "linux")]
-            let _ = map.advise(Advice::HugePage);
-        }
-        self.buffers.push(Buffer { base, bytes: map });
+        let bytes = Bytes::zeroed(len).map_err(DecodeError::Memory)?;
+        self.buffers.push(Buffer { base, bytes });
         Ok(self.buffers.len() - 1)
     }
 
@@ -71,14 +53,14 @@ impl Memory {
     #[must_use]
     pub fn bytes(&self, buffer: usize) -> &[u8] {
         let found = self.buffers.get(buffer);
-        found.and_then(|b| b.bytes.as_deref()).unwrap_or_default()
+        found.map_or(&[], |buffer| &buffer.bytes)
     }
 
     /// The same, to be written.
     #[must_use]
     pub fn bytes_mut(&mut self, buffer: usize) -> &mut [u8] {
         let found = self.buffers.get_mut(buffer);
-        found.and_then(|b| b.bytes.as_deref_mut()).unwrap_or_default()
+        found.map_or(&mut [], |buffer| &mut buffer.bytes)
     }
 
     /// Writes bytes into a buffer.
@@ -110,7 +92,7 @@ impl Memory {
         let from = address - buffer.base;
         let start = usize::try_from(from.checked_add(span.start)?).ok()?;
         let end = usize::try_from(from.checked_add(span.end)?).ok()?;
-        (start <= end && end <= buffer.len()).then_some((index, start..end))
+        (start <= end && end <= buffer.bytes.len()).then_some((index, start..end))
     }
 
     /// Borrows every piece at once. Pieces are in order of buffer and start, and disjoint; others than
@@ -129,7 +111,7 @@ impl Memory {
                     continue;
                 };
                 next = piece.buffer + 1;
-                let bytes = buffers.nth(skip).and_then(|b| b.bytes.as_deref_mut());
+                let bytes = buffers.nth(skip).map(|buffer| &mut buffer.bytes[..]);
                 current = bytes.map(|bytes| (piece.buffer, 0, bytes));
             }
             let Some((index, at, rest)) = current.take() else {

@@ -23,15 +23,13 @@ mod recurrent;
 mod rope;
 mod sample;
 mod table;
-mod team;
 
 pub use error::DecodeError;
 pub use memory::Memory;
-pub use team::Team;
 
 use refrain_kernels::{KernelRow, WordValues};
 
-use crate::Isa;
+use crate::Engine;
 use launch::Launch;
 
 /// Whether a kernel has a CPU function.
@@ -84,8 +82,7 @@ impl Program {
         self.launches.is_empty()
     }
 
-    /// Executes launch `index`; nothing for one that does not exist. A set of instructions that this
-    /// machine lacks is replaced by its best.
+    /// Executes launch `index`; nothing for one that does not exist.
     ///
     /// # Errors
     /// [`DecodeError`], with what the launch wrote so far in memory.
@@ -93,11 +90,10 @@ impl Program {
         &mut self,
         index: usize,
         memory: &mut Memory,
-        team: &Team,
-        isa: Isa,
+        engine: &Engine,
     ) -> Result<(), DecodeError> {
         match self.launches.get(index) {
-            Some(launch) => launch.run(memory, &mut self.scratch, team, isa.min(Isa::best())),
+            Some(launch) => launch.run(memory, &mut self.scratch, engine),
             None => Ok(()),
         }
     }

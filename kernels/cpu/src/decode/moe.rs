@@ -4,7 +4,8 @@ use super::DecodeError;
 use super::gemv::silu_times;
 use super::launch::Call;
 use super::math::{div, exp, larger, max_lanes, rcp, sum_lanes};
-use super::product::{matrix, multiply, vector};
+use super::product::{Vector, matrix, multiply, one_of, refused, vector};
+use crate::int8::Activation;
 
 /// Waves of the router's work-group.
 const WAVES: usize = 8;
@@ -95,12 +96,13 @@ fn sizes(call: &Call<'_>) -> Result<[usize; 4], DecodeError> {
 pub(super) fn gemv(call: &mut Call<'_>) -> Result<(), DecodeError> {
     let [experts, top_k, m, k] = sizes(call)?;
     let w = matrix(call, "w", experts * m, k)?;
-    let x = vector(&call.input("x")?, 0, 1, k)?;
+    let x = call.input("x")?;
+    let x = vector(call, &x, k)?;
     let chosen = chosen(call, top_k, experts)?;
     let mut y = call.output("y")?;
     let y = y.floats(0..top_k * m)?;
     for (expert, y) in chosen.iter().zip(y.chunks_exact_mut(m)) {
-        multiply(call, &w, x, expert * m..(expert + 1) * m, y)?;
+        multiply(call, &w, &x, expert * m..(expert + 1) * m, y)?;
     }
     Ok(())
 }
@@ -110,15 +112,16 @@ pub(super) fn gate_up(call: &mut Call<'_>) -> Result<(), DecodeError> {
     let [experts, top_k, m, k] = sizes(call)?;
     let gate = matrix(call, "wg", experts * m, k)?;
     let up = matrix(call, "wu", experts * m, k)?;
-    let x = vector(&call.input("x")?, 0, 1, k)?;
+    let x = call.input("x")?;
+    let x = vector(call, &x, k)?;
     let chosen = chosen(call, top_k, experts)?;
     let mut y = call.output("y")?;
     let y = y.floats(0..top_k * m)?;
     let mut ups = vec![0.0; m];
     for (expert, y) in chosen.iter().zip(y.chunks_exact_mut(m)) {
         let rows = expert * m..(expert + 1) * m;
-        multiply(call, &gate, x, rows.clone(), y)?;
-        multiply(call, &up, x, rows, &mut ups)?;
+        multiply(call, &gate, &x, rows.clone(), y)?;
+        multiply(call, &up, &x, rows, &mut ups)?;
         silu_times(y, &ups);
     }
     Ok(())
@@ -138,7 +141,19 @@ pub(super) fn down_add(call: &mut Call<'_>) -> Result<(), DecodeError> {
     let (mut total, mut acc) = (vec![0.0f32; y.len()], vec![0.0f32; y.len()]);
     for (j, (expert, weight)) in chosen.iter().zip(weights).enumerate() {
         let rows = expert * m + r0..expert * m + r1;
-        multiply(call, &w, vector(&x, j, top_k, k)?, rows, &mut acc)?;
+        match call.row.habit {
+            None => {
+                let x = Vector::Exact(x.floats(j * k..(j + 1) * k)?);
+                multiply(call, &w, &x, rows, &mut acc)?;
+            }
+            Some(habit) => {
+                let all = x.slice(0..habit.bytes(top_k * k)?)?;
+                let own = one_of(all, habit, (j, top_k), k)?;
+                let codes = Activation::new(habit, &own, k);
+                let codes = codes.map_err(|source| refused(call, source))?;
+                multiply(call, &w, &Vector::Codes(codes), rows, &mut acc)?;
+            }
+        }
         for (total, acc) in total.iter_mut().zip(&acc) {
             *total = weight.mul_add(*acc, *total);
         }

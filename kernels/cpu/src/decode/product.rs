@@ -2,18 +2,21 @@
 
 use std::ops::Range;
 
-use refrain_kernels::Dtype;
 use refrain_kernels::format::Coding;
+use refrain_kernels::{Dtype, Habit};
 
 use super::DecodeError;
 use super::launch::{Call, Input};
-use crate::{CpuError, Matrix, gemv_exact};
+use crate::int8::{Activation, Write};
+use crate::{CpuError, Matrix};
 
-/// A vector that rows are multiplied with.
-#[derive(Clone, Copy, Debug)]
+/// What rows are multiplied with.
+#[derive(Debug)]
 pub(super) enum Vector<'m> {
     /// f32, in exact mode.
     Exact(&'m [f32]),
+    /// int8 in the kernel's form.
+    Codes(Activation<'m>),
 }
 
 /// Element type of the kernel's weights.
@@ -45,15 +48,33 @@ pub(super) fn matrix<'m>(
     Matrix::new(dtype, bytes, rows, k).map_err(|source| refused(call, source))
 }
 
-/// Vector `index` of as many elements, of `count` that lie behind the argument.
-pub(super) fn vector<'m>(
-    x: &Input<'m>,
-    index: usize,
-    count: usize,
+/// The vector of `k` elements behind an argument.
+pub(super) fn vector<'m>(call: &Call<'_>, x: &Input<'m>, k: usize) -> Result<Vector<'m>, DecodeError> {
+    let Some(habit) = call.row.habit else {
+        return Ok(Vector::Exact(x.floats(0..k)?));
+    };
+    let bytes = x.slice(0..habit.bytes(k)?)?;
+    let codes = Activation::new(habit, bytes, k);
+    Ok(Vector::Codes(codes.map_err(|source| refused(call, source))?))
+}
+
+/// Bytes of vector `index` of `count` in one int8 buffer, as a buffer of its own.
+pub(super) fn one_of(
+    x: &[u8],
+    habit: Habit,
+    (index, count): (usize, usize),
     k: usize,
-) -> Result<Vector<'m>, DecodeError> {
-    debug_assert!(index < count);
-    Ok(Vector::Exact(x.floats(index * k..(index + 1) * k)?))
+) -> Result<Vec<u8>, DecodeError> {
+    let all = count * k;
+    let mut out = Vec::with_capacity(habit.bytes(k)?);
+    // Codes, scales, and sums where the form has them: each is one array over all vectors.
+    let starts = [0, habit.scales_at(all), habit.sums_at(all), habit.bytes(all)?];
+    for part in starts.windows(2) {
+        let each = (part[1] - part[0]) / count;
+        let from = part[0] + index * each;
+        out.extend_from_slice(x.get(from..from + each).unwrap_or_default());
+    }
+    Ok(out)
 }
 
 pub(super) fn refused(call: &Call<'_>, source: CpuError) -> DecodeError {
@@ -63,20 +84,17 @@ pub(super) fn refused(call: &Call<'_>, source: CpuError) -> DecodeError {
     }
 }
 
-/// `y = W[rows] x`, rows divided over the team.
+/// `y = W[rows] x`, rows divided over the threads.
 pub(super) fn multiply(
     call: &Call<'_>,
     w: &Matrix<'_>,
-    x: Vector<'_>,
+    x: &Vector<'_>,
     rows: Range<usize>,
     y: &mut [f32],
 ) -> Result<(), DecodeError> {
-    let isa = call.isa;
-    let done = call.team.rows(y, |first, y| {
-        let start = rows.start + first;
-        match x {
-            Vector::Exact(x) => gemv_exact(isa, w, x, start..start + y.len(), y),
-        }
-    });
+    let done = match x {
+        Vector::Exact(x) => call.engine.gemv_exact(w, x, rows, y),
+        Vector::Codes(x) => call.engine.gemv_int8(w, x, rows, Write::Set, y),
+    };
     done.map_err(|source| refused(call, source))
 }
