@@ -12,6 +12,7 @@
 #[cfg(test)]
 extern crate self as refrain_replay;
 
+pub mod cpu;
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;
@@ -22,6 +23,7 @@ pub mod session;
 pub mod spec;
 pub mod strict;
 
+pub use cpu::{CpuCounters, CpuSession};
 pub use lifecycle::{Checked, Poisoned, Ready, Reconciled, Recorded, Stage, StageError};
 pub use open::{OpenError, OpenedDevice, SoftOptions};
 pub use refrain_lower::{Policy, Transport};

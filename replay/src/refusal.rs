@@ -139,6 +139,9 @@ codes! {
     SealRefused 41 "the record cannot be sealed"
         remedy "Remove what the message names, then seal again."
         page "A golden record promises that a model on a machine gives exactly these launches, code objects, packets and tokens. It is sealed only where two plannings give the same bytes, all routes give the same tokens, a proof of these packets holds, the working tree has no uncommitted change outside the registry, and the record verifies at once. `refrain golden seal --dry-run` says what would be sealed.";
+    CpuRetains 47 "a retained form is asked of the CPU"
+        remedy "Leave out --retain, --verify and --proof with --device cpu, or use --device soft:gfxNNNN, which has packets."
+        page "A retained form is packets that a GPU's command processor executes without the host. With `--device cpu` the host executes every launch of the plan itself, so there is nothing to encode, to replay or to prove. That its results are those of the kernels is tested byte by byte against the software GPU. Only `refrain run` takes this device.";
 }
 
 impl Code {

@@ -197,9 +197,7 @@ pub fn logits_of(plan: &CheckedPlan, states: &[BufferState]) -> anyhow::Result<V
     let vocab = plan.model.geometry.vocab as usize;
     let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
     let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
-    let StepBody::Launch(launch) = &argmax.body else {
-        anyhow::bail!("argmax is no launch");
-    };
+    let StepBody::Launch(launch) = &argmax.body;
     let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
         anyhow::bail!("argmax does not read a region first");
     };

@@ -3,6 +3,7 @@
 //! Text streams to stdout as it comes, the summary goes to stderr; with `--format json` one object
 //! goes to stdout instead of both. Times of the software GPU are labelled and never a GPU's.
 
+mod cpu;
 mod printer;
 mod report;
 
@@ -18,7 +19,7 @@ use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{ModelSource, compile, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::prove::presented;
-use refrain_replay::{DeviceSpec, OpenedDevice, Retain, Session, SessionOptions, Verification};
+use refrain_replay::{DeviceSpec, Retain, Session, SessionOptions, Verification};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,6 +49,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
+    if args.device.device == DeviceSpec::Cpu {
+        return cpu::run(args, source);
+    }
     let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
     let retain = retain(args);
     if retain == Retain::Whole {
@@ -56,7 +60,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         presented(card, &credentials)?;
     }
     let opened = super::open_device(&args.device)?;
-    let loaded = load(args, source, &opened)?;
+    let loaded = load(args, source, &opened.device.info().target)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
@@ -111,6 +115,11 @@ fn contradictions(args: &RunArgs) -> Result<(), CliError> {
             tokens: 0,
             ..
         } => "--verify with -n 0 would compare nothing; ask for at least one token",
+        RunArgs {
+            threads: Some(_),
+            device,
+            ..
+        } if device.device != DeviceSpec::Cpu => "--threads is for --device cpu; leave it out",
         _ => return Ok(()),
     };
     Err(CliError::Usage(text.to_owned()))
@@ -174,7 +183,7 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
 fn load(
     args: &RunArgs,
     source: Option<ModelSource>,
-    opened: &OpenedDevice,
+    target: &str,
 ) -> anyhow::Result<Loaded> {
     let (plan, model) = match &source {
         None => {
@@ -185,7 +194,7 @@ fn load(
             (plan, model)
         }
         Some(source) => {
-            let machine = super::profile(&args.compile, &opened.device.info().target)?;
+            let machine = super::profile(&args.compile, target)?;
             let plan = compile(source, &machine, &super::compile_options(&args.compile))
                 .with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
