@@ -4,7 +4,6 @@ use super::printer::Printer;
 use super::report::{self, Outcome};
 use super::{judge, load, prompt};
 use crate::cli::{Format, RetainArg, RunArgs};
-use crate::input;
 use crate::output;
 use anyhow::Context;
 use refrain_planner::ModelSource;
