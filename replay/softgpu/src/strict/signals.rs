@@ -42,6 +42,8 @@ struct Signal {
     /// The value with no completion taken off.
     base: i64,
     /// What any value tells.
+    any: Observer,
+    /// What a value of `base` or less tells.
     seen: Observer,
     /// In the order of dispatch.
     list: Vec<Completion>,
@@ -93,6 +95,7 @@ impl Signals {
     pub(super) fn store(&mut self, handle: u64, value: i64, host: &Observer) {
         let signal = self.0.entry(handle).or_default();
         signal.base = value;
+        signal.any = host.clone();
         signal.seen = host.clone();
         signal.list.retain(|completion| completion.seen.is_none());
     }
@@ -101,6 +104,7 @@ impl Signals {
     pub(super) fn add(&mut self, handle: u64, amount: i64, host: &Observer) {
         let signal = self.0.entry(handle).or_default();
         signal.base = signal.base.wrapping_add(amount);
+        signal.any.join(host);
         signal.seen.join(host);
     }
 
@@ -139,7 +143,9 @@ impl Signals {
     pub(super) fn told(&mut self, handle: u64, value: i64) -> Option<&Observer> {
         let signal = self.0.get_mut(&handle)?;
         signal.prove(signal.base.wrapping_sub(value));
-        Some(&signal.seen)
+        // Who looked before somebody else saw a lower value learns nothing of that.
+        let known = value <= signal.base;
+        Some(if known { &signal.seen } else { &signal.any })
     }
 
     pub(super) fn forget(&mut self, handle: u64) {
