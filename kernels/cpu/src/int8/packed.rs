@@ -4,8 +4,8 @@
 //! of 32 elements what every plane of the device layout holds of it, then for each block the planes with
 //! less than one parameter per group; all in units (words of codes, 4 bytes, or single parameters) with
 //! sixteen rows side by side. Missing rows of the last sixteen are zero. Bytes per weight are those of the
-//! device layout. The order is not taste: a Zen 4 core streams this one as fast as it reads, and drops to
-//! two thirds when parameters lie apart from codes (docs/measurements/cpu-gemv.md).
+//! device layout. The order is not taste: with parameters apart from codes a Zen 4 core streams the same
+//! bytes at two thirds of the speed or less (docs/measurements/cpu-gemv.md).
 //!
 //! A second copy of a weight: who makes one plans and charges it ([`Packed16::bytes_for`]).
 
