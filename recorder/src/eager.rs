@@ -54,7 +54,7 @@ pub enum EagerError {
     Instance(#[from] InstanceError),
     /// A step of the host failed.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(Box<HostError>),
     /// Launches beside a step of the host failed.
     #[error("step {step} ({name}): waiting for the launches beside the host's rows: {source}")]
     Join {
@@ -65,6 +65,12 @@ pub enum EagerError {
         /// The device's answer.
         source: DeviceError,
     },
+}
+
+impl From<HostError> for EagerError {
+    fn from(error: HostError) -> Self {
+        Self::Host(Box::new(error))
+    }
 }
 
 /// Code objects by digest.

@@ -2,6 +2,10 @@
 //!
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
+mod resume;
+
+pub use resume::Kept;
+
 use crate::address::AddressMap;
 use crate::source::{
     SourceError, TensorSource, check_header, check_length, check_weights, load_tensor,
@@ -66,6 +70,12 @@ pub enum InstanceError {
         tokens: usize,
         /// The plan's context.
         context: u32,
+    },
+    /// A plan over other buffers than those allocated.
+    #[error("the plan has {what}: plans of one family share all buffers; compile them together")]
+    OtherBuffers {
+        /// The first difference.
+        what: String,
     },
     /// The plan pins more memory than the host has left.
     #[error(
@@ -434,6 +444,15 @@ impl Instance {
         self.write(self.ring, 0, &vec![0; ring_bytes as usize])?;
         self.write(self.control, 0, &words.to_bytes())?;
         self.synchronize(self.control)
+    }
+
+    /// Writes bytes into a plan buffer. The device must be idle.
+    ///
+    /// # Errors
+    /// [`InstanceError::Device`], also for bytes past the buffer's end.
+    pub fn set(&self, buffer: BufferId, offset: u64, bytes: &[u8]) -> Result<(), InstanceError> {
+        self.write(buffer as usize, offset, bytes)?;
+        self.synchronize(buffer as usize)
     }
 
     /// Fills every device buffer of a kind with one byte.

@@ -23,7 +23,7 @@ pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchS
 pub use expected::Expectation;
 pub use host::{CpuError, ExactEngine, HostCounters, HostEngine, HostError, HostRunner, Product};
 pub use instance::{
-    BufferState, Difference, Instance, InstanceError, first_difference, state_digest,
+    BufferState, Difference, Instance, InstanceError, Kept, first_difference, state_digest,
 };
 pub use reconcile::{ReconcileError, Reconciled, reconcile};
 pub use record::{PacketTap, RecordError, Recorder, TappedPacket, record_positions};

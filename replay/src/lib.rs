@@ -12,9 +12,11 @@
 #[cfg(test)]
 extern crate self as refrain_replay;
 
+pub mod arms;
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;
+pub mod prove;
 pub mod refusal;
 pub mod replayer;
 pub mod segments;
@@ -22,6 +24,7 @@ pub mod session;
 pub mod spec;
 pub mod strict;
 
+pub use arms::{Arm, ArmKind, ArmOptions, Arms};
 pub use lifecycle::{
     Checked, Poisoned, Ready, ReadySegments, Reconciled, Recorded, Stage, StageError,
 };

@@ -1,13 +1,15 @@
-//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned.
+//! The life of a retained form as types: Checked → Recorded → Reconciled → Ready, or Poisoned; on
+//! the last step stands the gate of proofs ([`crate::prove::admit`]).
 //!
 //! Each type is made only by the step before it, so nothing is retained that was not reconciled.
 //! A failure says at which stage and why; [`StageError::code`] gives its refusal code. Running
 //! tokens is left to [`crate::session`].
 
+use crate::prove::{Credentials, Standing, admit};
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
 use crate::segments::SegmentReplayer;
-use refrain_device::{Device, DeviceError};
+use refrain_device::{Device, DeviceError, Origin};
 use refrain_lower::{
     ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower, lower_segment,
 };
@@ -43,6 +45,8 @@ pub enum Stage {
     Reconcile,
     /// While it was lowered, read back and bound.
     Lower,
+    /// At the gate of proofs.
+    Prove,
 }
 
 impl fmt::Display for Stage {
@@ -52,6 +56,7 @@ impl fmt::Display for Stage {
             Self::Record => "recording",
             Self::Reconcile => "reconciling",
             Self::Lower => "lowering",
+            Self::Prove => "asking for a proof",
         })
     }
 }
@@ -99,6 +104,9 @@ pub enum StageError {
     /// Code objects cannot be read.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// The gate of proofs.
+    #[error("{}", .0.detail)]
+    Gate(#[from] Refusal),
     /// Kernel arguments.
     #[error(transparent)]
     Kernarg(#[from] KernargError),
@@ -124,6 +132,9 @@ pub enum StageError {
         /// The device's answer.
         source: DeviceError,
     },
+    /// The runtime captures no graph, or refuses this one.
+    #[error("capturing a graph: {0}")]
+    Capture(DeviceError),
     /// The device gave no memory, queue or signal.
     #[error("{what}: {source}")]
     Allocation {
@@ -171,9 +182,15 @@ impl StageError {
             Self::Reconcile(error) => Some(reconcile_code(error)),
             Self::Image(error) => Some(image_code(error)),
             Self::Lower(error) => Some(lower_code(error)),
+            Self::Gate(refusal) => Some(refusal.code),
             Self::Allocation { .. } => Some(Code::Allocation),
+            Self::Capture(DeviceError::EntryMissing { .. }) => Some(Code::GraphAbsent),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
-            Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
+            Self::Eager(_)
+            | Self::Record(_)
+            | Self::Kernarg(_)
+            | Self::Load { .. }
+            | Self::Capture(_) => None,
         }
     }
 
@@ -341,6 +358,8 @@ pub struct Ready {
     pub replayer: Replayer,
     /// The address-free packets that it publishes.
     pub lowered: Lowered,
+    /// Whether a proof of these packets was shown.
+    pub standing: Standing,
 }
 
 impl Checked {
@@ -430,6 +449,11 @@ impl Checked {
     }
 }
 
+/// Whether a device is a card, as opposed to the software GPU.
+pub fn is_real(device: &Device) -> bool {
+    !matches!(device.info().origin, Origin::Soft { .. })
+}
+
 fn eligible(plan: &Plan) -> Result<(), StageError> {
     match &plan.eligibility {
         Eligibility::Whole | Eligibility::Segments(_) => Ok(()),
@@ -490,6 +514,16 @@ impl Recorded {
     }
 }
 
+/// How a retained form is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Making<'a> {
+    pub(crate) transport: Transport,
+    pub(crate) policy: Policy,
+    pub(crate) in_flight: u32,
+    pub(crate) deadline: Duration,
+    pub(crate) credentials: &'a Credentials,
+}
+
 impl Reconciled {
     /// What was recorded.
     pub const fn recording(&self) -> &Recording {
@@ -511,10 +545,16 @@ impl Reconciled {
         &self.instance
     }
 
-    /// Lowers the plan, reads the packets back and binds them to the instance.
+    /// The eager executor of the instance.
+    pub const fn eager(&self) -> &EagerExecutor {
+        &self.eager
+    }
+
+    /// Lowers the plan, reads the packets back, lets them pass the gate of proofs and binds them to
+    /// the instance.
     ///
     /// # Errors
-    /// [`Poisoned`] at [`Stage::Lower`].
+    /// [`Poisoned`] at [`Stage::Lower`] or [`Stage::Prove`].
     pub fn ready(
         &self,
         objects: &dyn CodeObjects,
@@ -522,15 +562,48 @@ impl Reconciled {
         policy: Policy,
         in_flight: u32,
         deadline: Duration,
+        credentials: &Credentials,
     ) -> Result<Ready, Poisoned> {
-        let plan = self.instance.plan();
+        let making = Making {
+            transport,
+            policy,
+            in_flight,
+            deadline,
+            credentials,
+        };
+        self.ready_on(&self.instance, objects, &making)
+    }
+
+    /// As [`Self::ready`] on another instance, whose plan must be this one: that of a family whose
+    /// plans share their buffers.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`].
+    pub(crate) fn ready_on(
+        &self,
+        instance: &Instance,
+        objects: &dyn CodeObjects,
+        making: &Making<'_>,
+    ) -> Result<Ready, Poisoned> {
+        let Making {
+            transport,
+            policy,
+            in_flight,
+            deadline,
+            credentials,
+        } = *making;
+        let plan = instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
+        let real = is_real(instance.device());
+        let standing = admit(real, plan, transport, lowered.digest(), credentials);
+        let standing = standing.at(Stage::Prove)?;
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
-        let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        let replayer = Replayer::new(instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
+            standing,
         })
     }
 }
@@ -542,14 +615,16 @@ pub struct ReadySegments {
     pub replayer: SegmentReplayer,
     /// Address-free packets of each run of launches, those beside steps of the host included, in order.
     pub lowered: Vec<Lowered>,
+    /// Whether a proof of these packets was shown.
+    pub standing: Standing,
 }
 
 impl Reconciled {
-    /// Lowers the runs of launches between steps of the host, probes the hand-off, and binds them to
-    /// the instance. A plan without such steps is one segment.
+    /// Lowers the runs of launches between steps of the host, lets them pass the gate of proofs, probes
+    /// the hand-off, and binds them to the instance. A plan without such steps is one segment.
     ///
     /// # Errors
-    /// [`Poisoned`] at [`Stage::Lower`].
+    /// [`Poisoned`] at [`Stage::Lower`] or [`Stage::Prove`].
     pub fn ready_segments(
         &self,
         objects: &dyn CodeObjects,
@@ -557,6 +632,7 @@ impl Reconciled {
         policy: Policy,
         in_flight: u32,
         deadline: Duration,
+        credentials: &Credentials,
     ) -> Result<ReadySegments, Poisoned> {
         let plan = self.instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
@@ -566,10 +642,14 @@ impl Reconciled {
             lowered.push(run);
         }
         tracing::info!(%transport, segments = lowered.len(), "lowered and read back");
+        let real = is_real(self.instance.device());
+        let digest = refrain_lower::form_digest(&lowered);
+        let standing = admit(real, plan, transport, &digest, credentials).at(Stage::Prove)?;
         let replayer = SegmentReplayer::new(&self.instance, &lowered, objects, in_flight, deadline);
         Ok(ReadySegments {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
+            standing,
         })
     }
 }
@@ -593,6 +673,8 @@ pub fn images(plan: &Plan, objects: &dyn CodeObjects) -> Result<KernelImages, St
     }
     Ok(images)
 }
+
+pub mod transition;
 
 #[cfg(test)]
 mod tests;

@@ -114,7 +114,7 @@ impl OpenedDevice {
     }
 }
 
-const fn soft_target(target: Target) -> refrain_softgpu::isa::Target {
+pub(crate) const fn soft_target(target: Target) -> refrain_softgpu::isa::Target {
     match target {
         Target::Gfx1100 => refrain_softgpu::isa::Target::Gfx1100,
         Target::Gfx1151 => refrain_softgpu::isa::Target::Gfx1151,

@@ -17,7 +17,7 @@ use refrain_device::{Buffer, Device, DeviceError, Executable, MemoryKind, Queue,
 use refrain_lower::{Addresses, Lowered, Transport};
 use refrain_packet::aql::encode::{AqlError, barrier};
 use refrain_packet::aql::{Barrier, Header, PacketType, Scope, packets_of_words};
-use refrain_planner::plan::{Piece, Plan, Segment, StepId};
+use refrain_planner::plan::{Piece, Plan, StepId};
 use refrain_recorder::{CodeObjects, HostError, HostRunner, Instance};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ pub enum SegmentError {
         /// The deadline.
         deadline: Duration,
         /// The device's answer.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// The device failed.
     #[error("token {token}, at step {step} ({name}): {source}")]
@@ -59,7 +59,7 @@ pub enum SegmentError {
         /// Its name.
         name: String,
         /// The device's answer.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// A step of the host failed.
     #[error("token {token}: {source}")]
@@ -67,7 +67,7 @@ pub enum SegmentError {
         /// Token, counted from 0 since the replayer was made.
         token: u64,
         /// Which step, and why.
-        source: HostError,
+        source: Box<HostError>,
     },
     /// An earlier token failed.
     #[error("poisoned: {reason}; make a new session")]
@@ -77,15 +77,7 @@ pub enum SegmentError {
     },
 }
 
-/// The runs of a plan's launches in the order in which they are published: between steps of the host,
-/// and beside split steps.
-pub fn runs(plan: &Plan) -> Vec<Segment<'_>> {
-    let run = |piece| match piece {
-        Piece::Segment(segment) => Some(segment),
-        Piece::Barrier(barrier) => barrier.arm,
-    };
-    plan.pieces().into_iter().filter_map(run).collect()
-}
+pub use refrain_lower::runs;
 
 /// A run of launches on the device.
 #[derive(Debug)]
@@ -132,6 +124,7 @@ pub struct SegmentReplayer {
     submitted: u64,
     completed: u64,
     host_times: HostTimes,
+    last_host: Duration,
     poisoned: Option<String>,
 }
 
@@ -146,6 +139,20 @@ impl SegmentReplayer {
         objects: &dyn CodeObjects,
         in_flight: u32,
         deadline: Duration,
+    ) -> Result<Self, StageError> {
+        let same = |_, words| words;
+        Self::edited(instance, lowered, objects, in_flight, deadline, &same)
+    }
+
+    /// As [`Self::new`], with a run's bound words changed before they are published; see
+    /// [`crate::replayer::Replayer::edited`].
+    pub(crate) fn edited(
+        instance: &Instance,
+        lowered: &[Lowered],
+        objects: &dyn CodeObjects,
+        in_flight: u32,
+        deadline: Duration,
+        edit: &dyn Fn(usize, Vec<u32>) -> Vec<u32>,
     ) -> Result<Self, StageError> {
         let (device, plan) = (instance.device(), instance.plan());
         let planned = plan.barriers().count() as u64;
@@ -167,9 +174,14 @@ impl SegmentReplayer {
         let arena = arena(instance, lowered)?;
         let mut runs = Vec::with_capacity(lowered.len());
         let mut base = arena.va();
-        for (lowered, segment) in lowered.iter().zip(self::runs(plan)) {
+        for (index, (lowered, segment)) in lowered.iter().zip(self::runs(plan)).enumerate() {
             let (step, name) = segment.step(usize::MAX);
-            let (packets, ends, ib) = bind(instance, lowered, &kernel_objects, base, tokens)?;
+            let binding = Binding {
+                kernel_objects: &kernel_objects,
+                kernarg_base: base,
+                edit: &|words| edit(index, words),
+            };
+            let (packets, ends, ib) = bind(instance, lowered, &binding, tokens)?;
             runs.push(Run {
                 packets,
                 ends,
@@ -195,6 +207,7 @@ impl SegmentReplayer {
             submitted: 0,
             completed: 0,
             host_times: HostTimes::default(),
+            last_host: Duration::ZERO,
             poisoned: None,
         })
     }
@@ -213,6 +226,26 @@ impl SegmentReplayer {
     /// Tokens published and not yet known to be complete.
     pub const fn in_flight(&self) -> u64 {
         self.submitted - self.completed
+    }
+
+    /// Tokens known to be complete.
+    pub const fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Host path of the token published last.
+    pub const fn last_host(&self) -> Duration {
+        self.last_host
+    }
+
+    /// The kernarg arena's bytes as they are now.
+    ///
+    /// # Errors
+    /// The device's answer.
+    pub fn arena_bytes(&self) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![0; self.arena.len() as usize];
+        self.arena.read(0, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Time of each token on the host path: signals, packets, doorbell; no waiting, no steps of the
@@ -245,7 +278,7 @@ impl SegmentReplayer {
                 token,
                 step,
                 name: name.to_owned(),
-                source,
+                source: Box::new(source),
             }
         });
         // Its packets may be in the ring from here on.
@@ -282,6 +315,7 @@ impl SegmentReplayer {
         self.queue.ring(first + packets.len() as u64 - 1)?;
         host += start.elapsed();
         self.host_times.add(host);
+        self.last_host = host;
         Ok(())
     }
 
@@ -310,7 +344,10 @@ impl SegmentReplayer {
             if let Some(run) = before.take() {
                 self.await_run(token, run, slot, step, name)?;
             }
-            let failed = |source| SegmentError::Host { token, source };
+            let failed = |source| SegmentError::Host {
+                token,
+                source: Box::new(source),
+            };
             let mut idle = Instant::now();
             host.down(instance, step).map_err(failed)?;
             host.begin(instance, step).map_err(failed)?;
@@ -343,20 +380,25 @@ impl SegmentReplayer {
             return Ok(());
         };
         let (deadline, name) = (self.deadline, name.to_owned());
-        signal.wait_lt(1, deadline).map_err(|source| match source {
-            DeviceError::DeadlineExceeded { .. } => SegmentError::Deadline {
-                token,
-                step,
-                name,
-                deadline,
-                source,
-            },
-            source => SegmentError::Device {
-                token,
-                step,
-                name,
-                source,
-            },
+        signal.wait_lt(1, deadline).map_err(|source| {
+            let late = matches!(source, DeviceError::DeadlineExceeded { .. });
+            let source = Box::new(source);
+            if late {
+                SegmentError::Deadline {
+                    token,
+                    step,
+                    name,
+                    deadline,
+                    source,
+                }
+            } else {
+                SegmentError::Device {
+                    token,
+                    step,
+                    name,
+                    source,
+                }
+            }
         })
     }
 
@@ -449,22 +491,29 @@ fn arena(instance: &Instance, lowered: &[Lowered]) -> Result<Buffer, StageError>
 
 type Bound = (Vec<Packet>, Vec<(Packet, Signal)>, Option<Buffer>);
 
+/// What a run is bound to, and what is done to its words then.
+struct Binding<'a> {
+    kernel_objects: &'a [u64],
+    kernarg_base: u64,
+    edit: &'a dyn Fn(Vec<u32>) -> Vec<u32>,
+}
+
 /// A run's packets for every token in the ring.
 fn bind(
     instance: &Instance,
     lowered: &Lowered,
-    kernel_objects: &[u64],
-    kernarg_base: u64,
+    binding: &Binding<'_>,
     tokens: u64,
 ) -> Result<Bound, StageError> {
     let (mut packets, mut ends, mut ib) = (Vec::new(), Vec::new(), None);
     for _ in 0..tokens {
         let signal = signal(instance.device(), 0)?;
         let words = lowered.bind(&Addresses {
-            kernel_objects,
-            kernarg_base,
+            kernel_objects: binding.kernel_objects,
+            kernarg_base: binding.kernarg_base,
             signal: signal.handle(),
         })?;
+        let words = (binding.edit)(words);
         let last = match lowered.transport() {
             Transport::Aql => {
                 packets = packets_of_words(&words);

@@ -5,8 +5,12 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
-use crate::lifecycle::{Checked, Poisoned, Ready, ReadySegments, instance_code, one_tape};
+use crate::lifecycle::transition::Transition;
+use crate::lifecycle::{
+    Checked, Poisoned, Ready, ReadySegments, Stage, instance_code, is_real, one_tape,
+};
 use crate::open::OpenedDevice;
+use crate::prove::{Credentials, Standing, presented};
 use crate::refusal::{Code, Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
 use crate::segments::SegmentError;
@@ -21,6 +25,10 @@ use refrain_recorder::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+mod change;
+
+use change::Member;
 
 /// Byte that scratch and KV are filled with before runs that are compared: what the first run wrote
 /// must not be there for the second to find.
@@ -115,6 +123,9 @@ impl SessionError {
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
             Self::Refused(refusal) => Some(refusal.clone()),
             Self::Instance(error) => instance_code(error).map(|code| Refusal::new(code, error)),
+            Self::Replay(error @ ReplayError::NotPublished { .. }) => {
+                Some(Refusal::new(Code::NotPublished, error))
+            }
             _ => None,
         }
     }
@@ -185,6 +196,10 @@ pub struct Counters {
     /// Token steps, on either route, that ran after their text had ended and changed nothing: those
     /// in flight when the host read the end.
     pub past_end_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Refusals by code.
     pub refusals: RefusalCounts,
     /// Host time of an eager token in microseconds, median: launch calls, no waiting.
@@ -205,7 +220,15 @@ pub struct Session {
     segments: Option<ReadySegments>,
     replayer: Option<Replayer>,
     lowered: Option<Lowered>,
+    standing: Standing,
     eager: EagerExecutor,
+    /// Executors of the family's other buckets; empty for a plan by itself.
+    others: Vec<Member>,
+    /// Positions that the executors in place serve are below this.
+    bucket: u32,
+    /// Whether a token that was not published is executed eagerly.
+    falls_back: bool,
+    retained_times: HostTimes,
     instance: Instance,
     opened: OpenedDevice,
     agreement: Option<Reconciled>,
@@ -234,6 +257,8 @@ struct TextSteps {
     submitted: u64,
     /// Steps counted as past the end.
     past_end: u64,
+    /// Position of the first step.
+    origin: u32,
 }
 
 impl Session {
@@ -271,6 +296,24 @@ impl Session {
         options: SessionOptions,
         engine: Arc<dyn HostEngine>,
     ) -> Result<Self, SessionError> {
+        let none = Credentials::default();
+        Self::with_credentials(opened, plan, source, objects, options, engine, &none)
+    }
+
+    /// As [`Self::with_engine`], with a proof or with leave to go without one. A card replays nothing
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_credentials(
+        opened: OpenedDevice,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        options: SessionOptions,
+        engine: Arc<dyn HostEngine>,
+        credentials: &Credentials,
+    ) -> Result<Self, SessionError> {
         opened.device.set_deadline(options.deadline);
         divided(plan)?;
         if options.retain == Retain::Whole {
@@ -278,8 +321,17 @@ impl Session {
         }
         let mut refusal = None;
         if options.retain != Retain::None {
-            match retain(&opened, plan, source, objects, options, engine.clone()) {
-                Ok(retained) => return Ok(Self::with(opened, retained)),
+            let setting = Setting {
+                options,
+                engine: engine.clone(),
+                credentials,
+            };
+            match retain(&opened, plan, source, objects, setting) {
+                Ok(retained) => {
+                    let mut session = Self::with(opened, retained);
+                    session.falls_back = options.retain == Retain::Auto;
+                    return Ok(session);
+                }
                 Err(poisoned) if options.retain == Retain::Auto => {
                     refusal = poisoned.error.refusal();
                     if refusal.is_none() {
@@ -317,11 +369,16 @@ impl Session {
             segments,
         } = retained;
         let mut counters = plan_counters(instance.plan());
-        let (replayer, lowered) = match ready {
-            Some(Ready { replayer, lowered }) => (Some(replayer), Some(lowered)),
-            None => (None, None),
+        let (replayer, lowered, standing) = match ready {
+            Some(Ready {
+                replayer,
+                lowered,
+                standing,
+            }) => (Some(replayer), Some(lowered), standing),
+            None => (None, None, Standing::Unproved),
         };
         counters.dwords = lowered.as_ref().map_or(0, Lowered::dwords);
+        let standing = segments.as_ref().map_or(standing, |made| made.standing);
         if let Some(segments) = &segments {
             counters.dwords = segments.lowered.iter().map(Lowered::dwords).sum();
         }
@@ -330,7 +387,12 @@ impl Session {
             segments,
             replayer,
             lowered,
+            standing,
             eager,
+            others: Vec::new(),
+            bucket: instance.plan().options.bucket,
+            falls_back: false,
+            retained_times: HostTimes::default(),
             instance,
             opened,
             agreement,
@@ -365,6 +427,11 @@ impl Session {
     /// The packets of a token without addresses; `None` when eager.
     pub const fn lowered(&self) -> Option<&Lowered> {
         self.lowered.as_ref()
+    }
+
+    /// Whether a proof of the retained form was shown.
+    pub const fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// The segments' packets and their replayer; `None` when eager or one tape.
@@ -402,9 +469,9 @@ impl Session {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         counters.eager_host_us = self.eager_times.median_us().or(self.beside_host_us);
-        let retained = self.replayer.as_ref().map(Replayer::host_times);
         let segments = self.segments.as_ref().map(|row| row.replayer.host_times());
-        counters.retained_host_us = retained.or(segments).and_then(HostTimes::median_us);
+        let segments = segments.and_then(HostTimes::median_us);
+        counters.retained_host_us = self.retained_times.median_us().or(segments);
         counters.host = self.eager.host_counters();
         counters
     }
@@ -426,14 +493,65 @@ impl Session {
     /// Prompt errors and device errors.
     pub fn start(&mut self, prompt: &[u32], generate: u32) -> Result<(), SessionError> {
         self.idle()?;
+        self.judge(Transition::Reset)?;
         self.instance.reset(prompt, generate)?;
+        self.begin(0, prompt.len());
+        Ok(())
+    }
+
+    fn begin(&mut self, origin: u32, prompt: usize) {
         self.next_seq = 1;
         self.stop = None;
         self.cancelled = false;
         self.text = TextSteps {
-            prompt: prompt.len().saturating_sub(1) as u64,
+            prompt: prompt.saturating_sub(1) as u64,
+            origin,
             ..TextSteps::default()
         };
+    }
+
+    /// Position of the next step.
+    fn position(&self) -> u32 {
+        let steps = u32::try_from(self.text.submitted).unwrap_or(u32::MAX);
+        self.text.origin.saturating_add(steps)
+    }
+
+    fn step_eager(&mut self) -> Result<(), SessionError> {
+        let start = Instant::now();
+        let hosted = self.counters.barriers_per_token > 0;
+        self.eager.submit(&self.instance)?;
+        // With steps of the host the call waits for the GPU as well.
+        if !hosted {
+            self.eager_times.add(start.elapsed());
+        }
+        self.counters.eager_tokens += 1;
+        Ok(self.eager.wait()?)
+    }
+
+    fn step_retained(&mut self) -> Result<(), SessionError> {
+        if let Some(replayer) = &mut self.replayer {
+            match replayer.submit() {
+                Ok(()) => self.retained_times.add(replayer.last_host()),
+                Err(error @ ReplayError::NotPublished { .. }) if self.falls_back => {
+                    return self.fall_back(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        } else if let Some(segments) = &mut self.segments {
+            let mut host = self.eager.host();
+            segments.replayer.submit(&self.instance, &mut host)?;
+        } else if self.counters.fallbacks > 0 {
+            // The rest of a text whose token fell back.
+            return self.step_eager();
+        } else {
+            let reason = match &self.refusal {
+                Some(refusal) => refusal.to_string(),
+                None => "it was made with Retain::None".to_owned(),
+            };
+            return Err(SessionError::NotRetained { reason });
+        }
+        self.counters.replayed_tokens += 1;
+        self.counters.replayed_launches += self.outside_splits;
         Ok(())
     }
 
@@ -532,34 +650,10 @@ impl Session {
     }
 
     fn run_step(&mut self, route: Route) -> Result<(), SessionError> {
+        self.bucket_of(self.position())?;
         match route {
-            Route::Eager => {
-                let start = Instant::now();
-                let hosted = self.counters.barriers_per_token > 0;
-                self.eager.submit(&self.instance)?;
-                // With steps of the host the call waits for the GPU as well.
-                if !hosted {
-                    self.eager_times.add(start.elapsed());
-                }
-                self.counters.eager_tokens += 1;
-                self.eager.wait()?;
-            }
-            Route::Retained => {
-                if let Some(replayer) = &mut self.replayer {
-                    replayer.submit()?;
-                } else if let Some(segments) = &mut self.segments {
-                    let mut host = self.eager.host();
-                    segments.replayer.submit(&self.instance, &mut host)?;
-                } else {
-                    let reason = match &self.refusal {
-                        Some(refusal) => refusal.to_string(),
-                        None => "it was made with Retain::None".to_owned(),
-                    };
-                    return Err(SessionError::NotRetained { reason });
-                }
-                self.counters.replayed_tokens += 1;
-                self.counters.replayed_launches += self.outside_splits;
-            }
+            Route::Eager => self.step_eager()?,
+            Route::Retained => self.step_retained()?,
         }
         self.counters.all_launches += self.outside_splits;
         self.text.submitted += 1;
@@ -777,14 +871,30 @@ fn divided(plan: &CheckedPlan) -> Result<(), SessionError> {
     )))
 }
 
+/// What a retained form is made with.
+struct Setting<'a> {
+    options: SessionOptions,
+    engine: Arc<dyn HostEngine>,
+    credentials: &'a Credentials,
+}
+
 fn retain(
     opened: &OpenedDevice,
     plan: &Arc<CheckedPlan>,
     source: &dyn TensorSource,
     objects: &dyn CodeObjects,
-    options: SessionOptions,
-    engine: Arc<dyn HostEngine>,
+    setting: Setting<'_>,
 ) -> Result<Retained, Poisoned> {
+    let Setting {
+        options,
+        engine,
+        credentials,
+    } = setting;
+    // Nothing that is recorded could change this answer.
+    presented(is_real(&opened.device), credentials).map_err(|refusal| Poisoned {
+        stage: Stage::Prove,
+        error: Box::new(refusal.into()),
+    })?;
     let reconciled = record_with(opened, plan, source, objects, engine, options.deadline)?;
     let SessionOptions {
         transport,
@@ -795,9 +905,11 @@ fn retain(
     } = options;
     let (mut ready, mut segments) = (None, None);
     if plan.barriers().next().is_none() {
-        ready = Some(reconciled.ready(objects, transport, policy, in_flight, deadline)?);
+        let made = reconciled.ready(objects, transport, policy, in_flight, deadline, credentials);
+        ready = Some(made?);
     } else {
-        let made = reconciled.ready_segments(objects, transport, policy, in_flight, deadline);
+        let made =
+            reconciled.ready_segments(objects, transport, policy, in_flight, deadline, credentials);
         segments = Some(made?);
     }
     let (instance, eager, agreement) = reconciled.into_parts();

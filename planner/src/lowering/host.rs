@@ -8,11 +8,12 @@
 
 use super::forms::Form;
 use super::layout::ALIGN;
-use super::select::{Selected, Selection, Tables};
+use super::select::{Call, Selected, Selection, Tables};
 use super::{LowerError, immediates};
 use crate::graph::{Node, Op, ValueId};
 use crate::plan::{
-    Arg, At, BufferId, Exec, HostAdd, HostGemv, HostStep, HostWhy, Region, Step, Tensor, Transfer,
+    ACTIVATION_BYTES, Arg, At, BufferId, Exec, HostAdd, HostGemv, HostStep, HostWhy, Region, Step,
+    Tensor, Transfer,
 };
 
 /// Matrices below this many bytes are not divided: the host's join of about 10 µs outlasts their
@@ -66,105 +67,37 @@ pub(super) fn run(tables: &Tables<'_>, rest: &[Node]) -> usize {
     rest.iter().take_while(joins).count()
 }
 
-/// Places in the hand-off buffer, one after the other.
-struct HandOff {
-    buffer: BufferId,
+/// A step of the host that is being made.
+struct Builder<'a, 'b> {
+    selection: &'a Selection<'b>,
+    /// Hand-off buffer, and the end of what is placed in it.
+    hand_off: BufferId,
     end: u64,
-}
-
-impl HandOff {
-    fn place(&mut self, bytes: u64) -> At {
-        let offset = self.end.next_multiple_of(u64::from(ALIGN));
-        self.end = offset + bytes;
-        At {
-            buffer: self.buffer,
-            offset,
-        }
-    }
+    /// The vector, once it is copied down.
+    x: Option<At>,
+    host: HostStep,
+    calls: Vec<Call>,
 }
 
 /// The step of the host for operations that [`run`] counted.
 pub(super) fn step(selection: &Selection<'_>, nodes: &[Node]) -> Result<Selected, LowerError> {
     let tables = selection.tables();
-    let none = || LowerError::NoRow {
-        step: nodes
-            .first()
-            .map(|node| node.name.clone())
-            .unwrap_or_default(),
-        op: "a step of the host".to_owned(),
-    };
-    let (first, buffer) = (nodes.first().ok_or_else(none)?, tables.ids.hand_off);
-    let mut hand_off = HandOff {
-        buffer: buffer.ok_or_else(none)?,
+    let first = nodes.first().ok_or_else(|| none(""))?;
+    let hand_off = tables.ids.hand_off.ok_or_else(|| none(&first.name))?;
+    let mut builder = Builder {
+        selection,
+        hand_off,
         end: 0,
+        x: None,
+        host: HostStep::default(),
+        calls: Vec::new(),
     };
-    let mut host = HostStep::default();
-    let mut calls = Vec::new();
-    let mut x = None;
     for node in nodes {
-        let (index, tensor, rows, why) = division(tables, node).ok_or_else(none)?;
-        let form = Form::wanted(
-            tables.options,
-            refrain_kernels::Op::Gemv,
-            Some(tensor.dtype),
-        );
-        if let Some((_, _, name)) = form.made() {
-            return Err(LowerError::HostForm {
-                step: node.name.clone(),
-                dtype: tensor.dtype,
-                form: name,
-            });
-        }
-        let read = |slot: usize| -> Option<ValueId> { node.reads.get(slot).copied() };
-        let value = |value: Option<ValueId>, row: u32| -> Result<At, LowerError> {
-            Ok(At {
-                buffer: selection.value(value.ok_or_else(none)?),
-                offset: u64::from(row) * 4,
-            })
-        };
-        let x = match x {
-            Some(x) => x,
-            None => {
-                let bytes = HostGemv::x_bytes(tensor);
-                let (from, to) = (value(read(0), 0)?, hand_off.place(bytes));
-                host.down.push(Transfer { from, to, bytes });
-                *x.insert(to)
-            }
-        };
-        let bytes = u64::from(tensor.rows - rows) * 4;
-        let add = match node.op {
-            Op::GemvAdd => {
-                let (from, to) = (value(read(1), rows)?, hand_off.place(bytes));
-                host.down.push(Transfer { from, to, bytes });
-                HostAdd::Rows(to)
-            }
-            Op::GemvBias => {
-                let bias = node
-                    .weights
-                    .get(1)
-                    .and_then(|bias| tables.tensors.get(*bias));
-                let Tensor { buffer, offset, .. } = *bias.ok_or_else(none)?;
-                let offset = offset + u64::from(rows) * 4;
-                HostAdd::Rows(At { buffer, offset })
-            }
-            _ => HostAdd::Nothing,
-        };
-        let y = hand_off.place(bytes);
-        let to = value(node.writes.first().copied(), rows)?;
-        host.up.push(Transfer { from: y, to, bytes });
-        host.parts.push(HostGemv {
-            tensor: index as u32,
-            first: rows,
-            end: tensor.rows,
-            x,
-            add,
-            y,
-            why,
-        });
-        if rows > 0 {
-            calls.push(arm(selection, node, rows)?);
-        }
+        builder.product(node)?;
     }
+    let Builder {
+        mut host, calls, ..
+    } = builder;
     (host.reads, host.writes) = host.effects(tables.tensors);
     let name = match nodes.len() {
         1 => first.name.clone(),
@@ -178,12 +111,101 @@ pub(super) fn step(selection: &Selection<'_>, nodes: &[Node]) -> Result<Selected
     })
 }
 
+/// A declaration whose product lacks an operand.
+fn none(step: &str) -> LowerError {
+    LowerError::NoRow {
+        step: step.to_owned(),
+        op: "a step of the host".to_owned(),
+    }
+}
+
+impl Builder<'_, '_> {
+    /// The next bytes of the hand-off buffer.
+    fn place(&mut self, bytes: u64) -> At {
+        let offset = self.end.next_multiple_of(u64::from(ALIGN));
+        self.end = offset + bytes;
+        At {
+            buffer: self.hand_off,
+            offset,
+        }
+    }
+
+    /// Bytes of a value, copied down.
+    fn down(&mut self, from: At, bytes: u64) -> At {
+        let to = self.place(bytes);
+        self.host.down.push(Transfer { from, to, bytes });
+        to
+    }
+
+    /// The place of a value's element.
+    fn value(&self, node: &Node, value: Option<&ValueId>, row: u32) -> Result<At, LowerError> {
+        let value = value.ok_or_else(|| none(&node.name))?;
+        Ok(At {
+            buffer: self.selection.value(*value),
+            offset: u64::from(row) * ACTIVATION_BYTES,
+        })
+    }
+
+    fn product(&mut self, node: &Node) -> Result<(), LowerError> {
+        let tables = self.selection.tables();
+        let divided = division(tables, node).ok_or_else(|| none(&node.name))?;
+        let (index, tensor, rows, why) = divided;
+        let form = Form::wanted(
+            tables.options,
+            refrain_kernels::Op::Gemv,
+            Some(tensor.dtype),
+        );
+        if let Some((_, _, name)) = form.made() {
+            return Err(LowerError::HostForm {
+                step: node.name.clone(),
+                dtype: tensor.dtype,
+                form: name,
+            });
+        }
+        let x = match self.x {
+            Some(x) => x,
+            None => {
+                let from = self.value(node, node.reads.first(), 0)?;
+                self.down(from, HostGemv::x_bytes(tensor))
+            }
+        };
+        self.x = Some(x);
+        let bytes = u64::from(tensor.rows - rows) * ACTIVATION_BYTES;
+        let add = match node.op {
+            Op::GemvAdd => {
+                let from = self.value(node, node.reads.get(1), rows)?;
+                HostAdd::Rows(self.down(from, bytes))
+            }
+            Op::GemvBias => {
+                let bias = node.weights.get(1);
+                let bias = bias.and_then(|bias| tables.tensors.get(*bias));
+                let Tensor { buffer, offset, .. } = *bias.ok_or_else(|| none(&node.name))?;
+                let offset = offset + u64::from(rows) * ACTIVATION_BYTES;
+                HostAdd::Rows(At { buffer, offset })
+            }
+            _ => HostAdd::Nothing,
+        };
+        let y = self.place(bytes);
+        let to = self.value(node, node.writes.first(), rows)?;
+        self.host.up.push(Transfer { from: y, to, bytes });
+        self.host.parts.push(HostGemv {
+            tensor: index as u32,
+            first: rows,
+            end: tensor.rows,
+            x,
+            add,
+            y,
+            why,
+        });
+        if rows > 0 {
+            self.calls.push(arm(self.selection, node, rows)?);
+        }
+        Ok(())
+    }
+}
+
 /// The launch of rows `[0, rows)` of a product.
-fn arm(
-    selection: &Selection<'_>,
-    node: &Node,
-    rows: u32,
-) -> Result<super::select::Call, LowerError> {
+fn arm(selection: &Selection<'_>, node: &Node, rows: u32) -> Result<Call, LowerError> {
     let mut call = selection.plain(node)?;
     let last = call.row.args.iter().position(|arg| arg.name == "r1");
     let last = last.and_then(|at| call.args.get_mut(at));

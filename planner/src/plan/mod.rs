@@ -9,7 +9,10 @@ mod host;
 mod kernarg;
 mod segment;
 
-pub use host::{At, HostAdd, HostGemv, HostStep, HostWhy, ROW_ALIGN, Share, SplitStep, Transfer};
+pub use host::{
+    ACTIVATION_BYTES, At, HostAdd, HostGemv, HostStep, HostWhy, ROW_ALIGN, Share, SplitStep,
+    Transfer,
+};
 pub use kernarg::{KernargError, KernargSlot};
 pub use segment::{Barrier, Piece, Segment, SegmentLaunch};
 

@@ -471,7 +471,8 @@ fn copies_of_steps_of_the_host_are_accounted_for() {
     let done = reconcile(&expectation, &recording).unwrap();
     assert_eq!(done.ring_tapes(), 6);
     // Entries of a tape: launches 0 and 1, the copy down, launch 2, the copy up, launch 3.
-    let rows: [(fn(&mut Vec<Entry>), &[&str]); 6] = [
+    type Change = fn(&mut Vec<Entry>);
+    let rows: [(Change, &[&str]); 6] = [
         (
             |list| drop(list.remove(2)),
             &["copy", "host to device", "before step 3"],

@@ -16,7 +16,7 @@ mod readback;
 
 pub use arena::{ArenaLayout, SLOT_ALIGN};
 pub use image::{ImageError, KernelImage, KernelImages, gfx};
-pub use lint::{lint, mutation_survey};
+pub use lint::{lint, lint_others, mutation_survey};
 pub use readback::{EncodingError, read_back};
 
 use refrain_packet::aql::{AqlPolicy, encode_segment};
@@ -31,6 +31,8 @@ use std::fmt;
 
 /// Domain tag of the encoding digest.
 const ENCODING_DOMAIN: &str = "refrain 2026 encoding v1";
+/// Domain tag of the digest over several runs' digests.
+const RUNS_DOMAIN: &str = "refrain 2026 encoding runs v1";
 
 /// How packets reach the packet processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -296,6 +298,45 @@ pub fn lower_segment(
     read_back(segment, &kernels, &lowered)?;
     accept(&lint(segment, &kernels, &lowered)?)?;
     Ok(lowered)
+}
+
+/// The runs of a plan's launches in the order in which they are published: between steps of the host,
+/// and beside split steps. A plan without such steps is one run.
+pub fn runs(plan: &Plan) -> Vec<Segment<'_>> {
+    let run = |piece| match piece {
+        Piece::Segment(segment) => Some(segment),
+        Piece::Barrier(barrier) => barrier.arm,
+    };
+    plan.pieces().into_iter().filter_map(run).collect()
+}
+
+/// Lowers every run of a plan for one transport and policy, in order.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_runs(
+    plan: &Plan,
+    images: &KernelImages,
+    transport: Transport,
+    policy: Policy,
+) -> Result<Vec<Lowered>, LowerError> {
+    let runs = runs(plan);
+    let lowered = runs
+        .iter()
+        .map(|run| lower_segment(run, images, transport, policy));
+    lowered.collect()
+}
+
+/// The `encoding` layer of a token: the digest of its one run, or of the digests of all of them.
+pub fn form_digest(runs: &[Lowered]) -> Digest {
+    if let [one] = runs {
+        return one.digest;
+    }
+    let mut hasher = blake3::Hasher::new_derive_key(RUNS_DOMAIN);
+    for run in runs {
+        hasher.update(&run.digest);
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// Refuses packets with a finding that is no warning; hazards are not waived.

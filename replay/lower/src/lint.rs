@@ -72,6 +72,35 @@ pub fn mutation_survey(
     })
 }
 
+/// Shows `act` the words under made-up addresses, and a judge of other words in their place: an
+/// indirect buffer or ring of any length, under all that the plan knows.
+///
+/// # Errors
+/// As [`lint`].
+pub fn lint_others<R>(
+    segment: &Segment<'_>,
+    kernels: &[KernelImage],
+    lowered: &Lowered,
+    act: impl FnOnce(&[u32], &dyn Fn(&[u32]) -> Report) -> R,
+) -> Result<R, ResolveError> {
+    in_context(segment, kernels, lowered, |words, context| {
+        act(words, &|others| match lowered.transport {
+            Transport::Aql => lint_ring(&packets_of_words(others), context),
+            Transport::Pm4 => {
+                let ib = IbInfo {
+                    range: Range::new(IB, others.len() as u64 * 4),
+                    declared: others.len() as u32,
+                };
+                let context = Context {
+                    ib: Some(&ib),
+                    ..*context
+                };
+                lint_ib(others, &context)
+            }
+        })
+    })
+}
+
 /// Calls `judge` with the words under made-up addresses and everything the plan knows about them.
 fn in_context<R>(
     segment: &Segment<'_>,

@@ -352,7 +352,7 @@ fn a_q8_0_cache_is_its_decoded_self() {
                 let q = gpu.f32s("q", &random.floats((heads * dim) as usize));
                 let scale = ("scale", 0.125f32.to_bits());
                 let shape = [("heads", heads), ("kv_heads", kv_heads)];
-                let mut run = |dtype: &str, kcache: u64, vcache: u64, more: &[(&str, u32)]| {
+                let run = |dtype: &str, kcache: u64, vcache: u64, more: &[(&str, u32)]| {
                     let out = nans(gpu, "out", u64::from(heads * dim) * 4);
                     let pointers = [
                         ("q", q),

@@ -1,5 +1,6 @@
 //! The arguments of `refrain`, as data. What each command does stands in [`crate::commands`].
 
+use crate::bench::args::{BenchArgs, SchemaArgs, TraceArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
@@ -33,6 +34,10 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Record a plan at three positions, reconcile it, and keep the tape.
     Record(RecordArgs),
+    /// Prove a plan on the software GPU: hazards, parity, and that every wait and register counts.
+    Prove(ProveArgs),
+    /// Sealed records of models on machines: list, verify, seal, explain, package, reproduce.
+    Golden(GoldenArgs),
     /// Print every packet of a plan's retained form, or of raw words, with names.
     Dump(PacketArgs),
     /// Judge the packets of a plan's retained form, or raw words, by the packet rules.
@@ -42,6 +47,12 @@ pub enum Command {
     /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
     /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Compare eager launches, a HIP graph and retained packets, with proof of which way ran.
+    Bench(Box<BenchArgs>),
+    /// One token as a trace for Chrome or Perfetto: launches, waits with reasons, footprints.
+    Trace(TraceArgs),
+    /// Print the JSON schema of an output.
+    Schema(SchemaArgs),
     /// Machine profiles: list, show, probe.
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -325,9 +336,27 @@ pub struct RunArgs {
     /// How packets reach the device.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Ends of buckets, ascending: one plan each and one for the whole context; a text goes on under
+    /// the next where its bucket ends.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "TOKENS,…",
+        conflicts_with = "bucket"
+    )]
+    pub buckets: Vec<u32>,
+    /// Fail (exit code 77) if fewer tokens were replayed.
+    #[arg(long, value_name = "PERCENT", value_parser = crate::bench::args::parse_percent)]
+    pub require_replay: Option<f64>,
     /// Tokens queued at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub in_flight: u32,
+    /// Proof of the packets (`refrain prove`); a card replays nothing without one.
+    #[arg(long, value_name = "FILE")]
+    pub proof: Option<PathBuf>,
+    /// Replay on a card without a proof. It is printed and stands in the report.
+    #[arg(long)]
+    pub allow_unproven: bool,
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,
@@ -422,6 +451,147 @@ pub struct RecordArgs {
     /// Device choices.
     #[command(flatten)]
     pub device: DeviceArgs,
+}
+
+/// Arguments of `prove`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain prove golden/models/austen-qwen3-4m.q8_0.gguf -o /tmp/austen.proof
+  refrain prove tests/models/nano-llama.bf16.gguf --device soft:gfx1100 --transport pm4")]
+pub struct ProveArgs {
+    /// Model or plan file.
+    pub model: PathBuf,
+    /// Where the proof goes: a finished file or none.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Software GPU: `soft:gfx1100`, `soft:gfx1151` or `soft:gfx1201`. Default: the plan's target, or
+    /// soft:gfx1201 for a model.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<DeviceSpec>,
+    /// Retained form. Default: both.
+    #[arg(long, value_enum)]
+    pub transport: Option<TransportArg>,
+    /// Orders of waves and work-groups that are tried.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub seeds: u64,
+    /// Omissions per form that are executed to check the judges.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub sample: usize,
+    /// Plan choices, for a model.
+    #[command(flatten)]
+    pub compile: CompileArgs,
+    /// Model, if the first argument is a plan. Default: the one beside it that the plan was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `golden`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples (no GPU needed):
+  refrain golden list
+  refrain golden verify --all
+  refrain golden explain austen-qwen3-4m.q8_0/gfx1201-resident
+  refrain golden package austen-qwen3-4m.q8_0/gfx1201-resident -o /tmp/austen.tar
+  refrain golden reproduce /tmp/austen.tar --model-file golden/models/austen-qwen3-4m.q8_0.gguf")]
+pub struct GoldenArgs {
+    /// Folder that holds golden/registry and the models. Default: the nearest one upwards.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: GoldenCommand,
+}
+
+/// What to do with sealed records.
+#[derive(Debug, Subcommand)]
+pub enum GoldenCommand {
+    /// Name every record with its sequence hash.
+    List,
+    /// Check records against today's planner, code objects, packets, proofs and tokens, in this order.
+    Verify(VerifyArgs),
+    /// Make records again from their recipes.
+    Seal(SealArgs),
+    /// Print what a record holds.
+    Explain {
+        /// `MODEL` or `MODEL/MACHINE-RESIDENCY`.
+        record: String,
+    },
+    /// Write plan, code objects, record and proof as one reproducible archive.
+    Package(PackageArgs),
+    /// Plan and run an archive's record here, and say: exact, route-compatible or failed.
+    Reproduce(ReproduceArgs),
+}
+
+/// Arguments of `golden verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// `MODEL` or `MODEL/MACHINE-RESIDENCY`.
+    pub records: Vec<String>,
+    /// Every record.
+    #[arg(long, conflicts_with = "records")]
+    pub all: bool,
+    /// Leave the tokens out.
+    #[arg(long)]
+    pub no_tokens: bool,
+    /// Run the tokens by every route, not by PM4 alone.
+    #[arg(long, conflicts_with = "no_tokens")]
+    pub all_routes: bool,
+    /// Say what would be checked.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// Arguments of `golden seal`.
+#[derive(Debug, Args)]
+pub struct SealArgs {
+    /// `MODEL` or `MODEL/MACHINE-RESIDENCY`.
+    pub records: Vec<String>,
+    /// Every record.
+    #[arg(long, conflicts_with = "records")]
+    pub all: bool,
+    /// Prove again where a proof of these packets is there already.
+    #[arg(long)]
+    pub reprove: bool,
+    /// Seal although files outside the registry have uncommitted changes.
+    #[arg(long)]
+    pub allow_dirty: bool,
+    /// Do everything but write.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `golden package`.
+#[derive(Debug, Args)]
+pub struct PackageArgs {
+    /// `MODEL/MACHINE-RESIDENCY`.
+    pub record: String,
+    /// Where the archive goes.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Do everything but write.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `golden reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// Archive.
+    pub archive: PathBuf,
+    /// Model. Default: the record's file, from here.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Check the archive and run nothing.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// What raw words are.

@@ -68,6 +68,11 @@ impl Writer {
         self.words
     }
 
+    /// Appends words as they are.
+    pub fn extend(&mut self, words: &[u32]) {
+        self.words.extend_from_slice(words);
+    }
+
     fn head(&mut self, opcode: u8, body: usize) -> Result<(), PacketError> {
         let dwords = body + 1;
         if dwords > header::MAX_DWORDS as usize {

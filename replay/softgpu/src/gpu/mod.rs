@@ -19,7 +19,7 @@ pub(crate) use signal::Signals;
 use crate::isa::Target;
 use crate::memory::AddressSpace;
 use crate::object::{KernelSymbol, LoadedObject, Registry};
-use crate::strict::{Declarations, Footprint, Report, Reports, Strict};
+use crate::strict::{Declarations, Footprint, Report, Reports, Strict, TracedLaunch};
 use faults::{Event, FaultKind, FaultScript, Faults, InjectedFault};
 use log::LogBuffer;
 use signal::Stored;
@@ -346,6 +346,12 @@ impl SoftGpu {
     pub fn take_footprints(&self) -> Vec<Footprint> {
         let strict = self.shared.strict.as_ref();
         strict.map_or_else(Vec::new, |strict| strict.take_footprints())
+    }
+
+    /// Takes the traces of the last launches, oldest first; empty unless strict mode keeps them.
+    pub fn take_traces(&self) -> Vec<TracedLaunch> {
+        let strict = self.shared.strict.as_ref();
+        strict.map_or_else(Vec::new, |strict| strict.take_traces())
     }
 
     fn signal_changed(&self) {

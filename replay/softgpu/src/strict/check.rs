@@ -11,6 +11,7 @@ use super::phases::{Meeting, MeetingKind};
 use super::ranges::Ranges;
 use super::report::{Party, Report, ReportKind};
 use super::touch::{Atomics, Conflict, ConflictKind, Touched};
+use super::trace::TracedLaunch;
 use crate::isa::Generation;
 use crate::memory::Kind;
 use crate::object::Kernel;
@@ -124,6 +125,13 @@ impl Model {
                 writes: self.extents(&touched.writes),
             };
             self.footprints.push_back(footprint);
+        }
+        if self.config.traces > 0 {
+            if self.traces.len() == self.config.traces {
+                self.traces.pop_front();
+            }
+            let traced = TracedLaunch::of(&pending, &reads, &touched);
+            self.traces.push_back(traced);
         }
         let Pending {
             who,

@@ -17,6 +17,7 @@
 //! | `model`, `check`, `watch`, `host` | the whole, and its four sides: batch, waves, packets, host |
 //! | `fault` | which launch stopped a queue, at which argument, and what would help |
 //! | `report`, `footprint` | what comes out |
+//! | `trace` | what launches touched by address, and a judge of other waits between them |
 
 mod bits;
 mod caches;
@@ -40,6 +41,7 @@ mod signals;
 mod touch;
 #[cfg(test)]
 mod touch_tests;
+mod trace;
 mod watch;
 
 pub use declare::{
@@ -55,6 +57,7 @@ pub(crate) use processor::{Accesses, PendingRelease, Site};
 pub use report::{
     Bytes, Instruction, Party, REPORT_KINDS, Report, ReportKind, ReportKindRow, Reports,
 };
+pub use trace::{TraceEvent, TraceJudge, TracedLaunch, Violation};
 
 use crate::exec::{Dispatch, ExecError, RunConfig, RunStats, run_strict};
 use crate::isa::Target;
@@ -72,6 +75,8 @@ pub struct StrictConfig {
     pub keep: usize,
     /// Footprints of the last so many launches are kept.
     pub footprints: usize,
+    /// Traces of the last so many launches are kept: what they touched, by address.
+    pub traces: usize,
 }
 
 impl Default for StrictConfig {
@@ -80,6 +85,7 @@ impl Default for StrictConfig {
             stop_at_first: false,
             keep: 256,
             footprints: 0,
+            traces: 0,
         }
     }
 }
@@ -143,6 +149,11 @@ impl Strict {
     /// Takes the footprints, oldest first.
     pub(crate) fn take_footprints(&self) -> Vec<Footprint> {
         std::mem::take(&mut self.model().footprints).into()
+    }
+
+    /// Takes the traces, oldest first.
+    pub(crate) fn take_traces(&self) -> Vec<TracedLaunch> {
+        std::mem::take(&mut self.model().traces).into()
     }
 
     /// A dispatch is taken from a packet.

@@ -14,6 +14,7 @@ use super::ranges::{RangeMap, Ranges};
 use super::report::{Bytes, Party, Report, ReportKind, ReportLog};
 use super::shadow::Shadow;
 use super::touch::{Atomics, Touch};
+use super::trace::TracedLaunch;
 use crate::isa::Target;
 use crate::memory::{AddressSpace, Kind};
 use crate::object::{Kernel, Registry};
@@ -89,6 +90,7 @@ pub(crate) struct Model {
     pub(super) declared: Declared,
     pub(crate) log: ReportLog,
     pub(crate) footprints: VecDeque<Footprint>,
+    pub(crate) traces: VecDeque<TracedLaunch>,
     /// The batch that runs.
     pub(super) running: Vec<Pending>,
     /// By dense queue index, oldest first.
@@ -126,6 +128,7 @@ impl Model {
             declared: Declared::default(),
             log: ReportLog::new(config.keep),
             footprints: VecDeque::new(),
+            traces: VecDeque::new(),
             running: Vec::new(),
             live: Vec::new(),
             names: Vec::new(),

@@ -1,7 +1,7 @@
 //! Machine code: words of real kernels, damaged, moved and mixed with noise, executed by one
 //! work-group under a small instruction budget.
 
-use crate::mutate::{Random, fixture, inputs};
+use crate::mutate::{Random, fixture, inputs, shipped};
 use object::{Object, ObjectSection};
 use refrain_softgpu::exec::{Dispatch, Program, RunConfig, run_batch};
 use refrain_softgpu::isa::Target;

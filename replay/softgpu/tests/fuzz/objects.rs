@@ -1,6 +1,6 @@
 //! Code objects and kernel descriptors.
 
-use crate::mutate::{Outcome, Random, fixture, inputs};
+use crate::mutate::{Outcome, Random, fixture, inputs, shipped};
 use object::{Object, ObjectSection, ObjectSymbol};
 use refrain_packet::Gfx;
 use refrain_packet::kd::KernelDescriptor;

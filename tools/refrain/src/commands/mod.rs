@@ -1,14 +1,20 @@
 //! The commands, one file each.
 
+mod bench;
 mod diff;
 mod explain;
+mod golden;
 mod inspect;
 mod machine;
 mod offload_bench;
 mod packets;
 mod plan;
+mod prove;
 mod record;
 pub mod run;
+mod schema;
+mod subject;
+mod trace;
 
 use crate::cli::{ActivationsArg, Command, CompileArgs, DeviceArgs, KvArg};
 use crate::exit::CliError;
@@ -33,10 +39,15 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Plan(args) => plan::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Record(args) => record::run(args),
+        Command::Prove(args) => prove::run(args),
+        Command::Golden(args) => golden::run(args),
         Command::Dump(args) => packets::dump(args),
         Command::Lint(args) => packets::lint(args),
         Command::Diff(args) => diff::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Schema(args) => schema::run(args),
         Command::Machine(command) => machine::run(command),
         Command::OffloadBench(args) => offload_bench::run(args),
     }

@@ -39,6 +39,10 @@ pub struct Report {
     pub replayed_tokens: u64,
     /// Token steps run eagerly for the output, prompt included.
     pub eager_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Launches replayed, of all outside of split steps; those beside the host's rows are in `offload`.
     pub replayed_launches: u64,
     /// All launches outside of split steps.
@@ -55,8 +59,8 @@ pub struct Report {
     pub host_us_per_token: HostTimes,
     /// Generated tokens by wall time of the text, prompt included. On `soft:` a CPU's figure.
     pub tok_s: f64,
-    /// Whether a proof covers the packets.
-    pub proof: &'static str,
+    /// Digest of the proof that covers the packets, short form; `none` without one.
+    pub proof: String,
     /// What strict mode found; null if not asked.
     pub strict: Option<Findings>,
     /// Faults that were injected; null without a script.
@@ -170,6 +174,8 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         dwords: counters.dwords,
         replayed_tokens: counters.replayed_tokens,
         eager_tokens: counters.eager_tokens,
+        fallbacks: counters.fallbacks,
+        bucket_switches: counters.bucket_switches,
         replayed_launches: counters.replayed_launches,
         all_launches: counters.all_launches,
         offload: offload(plan, &counters),
@@ -190,7 +196,7 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         } else {
             0.0
         },
-        proof: "none",
+        proof: session.standing().to_string(),
         strict: None,
         injected: None,
     }
@@ -276,6 +282,8 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         dwords: 0,
         replayed_tokens: 0,
         eager_tokens: 0,
+        fallbacks: 0,
+        bucket_switches: 0,
         replayed_launches: 0,
         all_launches: 0,
         offload: None,
@@ -290,7 +298,7 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
             retained: None,
         },
         tok_s: 0.0,
-        proof: "none",
+        proof: "none".to_owned(),
         strict: None,
         injected: None,
     }
@@ -332,8 +340,8 @@ pub(super) fn summary(report: &Report) {
             report.launches_per_token, report.unique_kernels, report.dwords
         ),
         format!(
-            "replayed    {} of {of_all} tokens (prompt included)",
-            report.replayed_tokens
+            "replayed    {} of {of_all} tokens (prompt included), {} fell back, {} changes of bucket",
+            report.replayed_tokens, report.fallbacks, report.bucket_switches
         ),
         format!(
             "launches    {} of {} replayed, outside of split steps",
@@ -429,6 +437,8 @@ pub(super) mod tests {
             dwords: 0,
             replayed_tokens: 0,
             eager_tokens: 0,
+            fallbacks: 0,
+            bucket_switches: 0,
             replayed_launches: 0,
             all_launches: 0,
             offload: None,
@@ -440,7 +450,7 @@ pub(super) mod tests {
                 retained: None,
             },
             tok_s: 0.0,
-            proof: "none",
+            proof: "none".to_owned(),
             strict: None,
             injected: None,
         }
@@ -465,6 +475,8 @@ pub(super) mod tests {
             "dwords",
             "replayed_tokens",
             "eager_tokens",
+            "fallbacks",
+            "bucket_switches",
             "replayed_launches",
             "all_launches",
             "offload",

@@ -67,7 +67,11 @@ pub(super) fn script(path: &Path) -> anyhow::Result<FaultScript> {
 }
 
 /// Arms the script; its events are counted from the opening of the device on.
-pub(super) fn arm(args: &RunArgs, opened: &OpenedDevice, script: Option<&FaultScript>) -> anyhow::Result<()> {
+pub(super) fn arm(
+    args: &RunArgs,
+    opened: &OpenedDevice,
+    script: Option<&FaultScript>,
+) -> anyhow::Result<()> {
     let Some(flag) = flag(args) else {
         return Ok(());
     };
