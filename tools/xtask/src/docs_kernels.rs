@@ -28,7 +28,7 @@ const COUNTED: &str = "kernels/objects/cost.txt";
 
 fn page(objects: &[Built], counted: &str) -> Result<String> {
     let mut out = String::from(
-        "# Kernels\n\nWritten by `cargo xtask bless` from the catalog (`kernels/src/rows.rs`) and \
+        "# Kernels: tables of all\n\nWritten by `cargo xtask bless` from the catalog (`kernels/src/rows.rs`) and \
          the code objects (`kernels/objects`).\nFormulas and summation orders stand in \
          `kernels/hip`.\n\n",
     );
@@ -46,8 +46,18 @@ fn page(objects: &[Built], counted: &str) -> Result<String> {
         "Byte ranges are relative to the argument's pointer, and upper bounds. `imm` names are \
          immediates,\n`[word]` names are words of the control block.\n"
     )?;
+    // Kernels that say the same share a paragraph: most differ in their format alone.
+    let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
     for row in catalog() {
-        kernel(&mut out, row)?;
+        let mut text = String::new();
+        kernel(&mut text, row)?;
+        match groups.iter_mut().find(|group| group.1 == text) {
+            Some(group) => group.0.push(row.symbol),
+            None => groups.push((vec![row.symbol], text)),
+        }
+    }
+    for (symbols, text) in groups {
+        write!(out, "### `{}`\n\n{text}", symbols.join("`, `"))?;
     }
     Ok(out)
 }
@@ -184,7 +194,6 @@ fn control(out: &mut String) -> Result<()> {
 }
 
 fn kernel(out: &mut String, row: &KernelRow) -> Result<()> {
-    writeln!(out, "### `{}`\n", row.symbol)?;
     let args = row.layout().map(|(arg, offset)| {
         let kind = match arg.kind {
             ArgKind::Pointer(access) => access.name(),
