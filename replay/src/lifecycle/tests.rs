@@ -269,12 +269,21 @@ fn rows() -> Vec<(Code, StageError)> {
     ]
 }
 
-/// Refusals that are made as such, by the session and the command line; tests/segments.rs and the
-/// command line's tests meet each.
-const DIRECT: [Code; 3] = [
+/// Refusals that are made as such, by session, proof, benchmark and command line, whose own tests meet
+/// each.
+const DIRECT: [Code; 12] = [
     Code::ShareNotPinned,
     Code::NothingSpilled,
     Code::NothingDivided,
+    Code::ProofAbsent,
+    Code::ProofDiffers,
+    Code::ProofFails,
+    Code::SealRefused,
+    Code::NotPublished,
+    Code::Transition,
+    Code::BeyondContext,
+    Code::GraphAbsent,
+    Code::ReplayShare,
 ];
 
 /// Refusals before there is a plan.
