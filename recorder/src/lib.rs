@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod cpu;
 pub mod eager;
 pub mod expected;
 pub mod file;
@@ -19,6 +20,7 @@ pub mod record;
 pub mod source;
 pub mod tape;
 
+pub use cpu::{CpuInstance, CpuRunError};
 pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchSink};
 pub use expected::Expectation;
 pub use host::{CpuError, ExactEngine, HostCounters, HostEngine, HostError, HostRunner, Product};

@@ -13,6 +13,7 @@
 extern crate self as refrain_replay;
 
 pub mod arms;
+pub mod cpu;
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;
@@ -25,6 +26,7 @@ pub mod spec;
 pub mod strict;
 
 pub use arms::{Arm, ArmKind, ArmOptions, Arms};
+pub use cpu::{CpuCounters, CpuSession};
 pub use lifecycle::{
     Checked, Poisoned, Ready, ReadySegments, Reconciled, Recorded, Stage, StageError,
 };

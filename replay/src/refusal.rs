@@ -175,6 +175,9 @@ codes! {
     ReplayShare 49 "fewer tokens were replayed than required"
         remedy "Read the refusals in the report: they name what kept tokens from being replayed."
         page "With --require-replay PERCENT a benchmark counts, over every retained arm that was asked for, the tokens that were replayed. An arm that was refused counts as none. A run in which replay silently did not happen is then a failure and not a slow success.";
+    CpuRetains 50 "a retained form is asked of the CPU"
+        remedy "Leave out --retain, --verify and --proof with --device cpu, or use --device soft:gfxNNNN, which has packets."
+        page "A retained form is packets that a GPU's command processor executes without the host. With `--device cpu` the host executes every launch of the plan itself, so there is nothing to encode, to replay or to prove. That its results are those of the kernels is tested byte by byte against the software GPU. Only `refrain run` takes this device.";
 }
 
 impl Code {

@@ -14,7 +14,7 @@ use refrain_planner::machine::Machine;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_planner::plan::{Activations, Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
-use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_recorder::{BufferState, EmbeddedObjects, FileSource};
 use refrain_replay::strict::StrictConfig;
 use refrain_replay::{DeviceSpec, OpenedDevice, Route, Session, SessionOptions, SoftOptions};
 use serde::Deserialize;
@@ -189,7 +189,15 @@ pub fn scrub(session: &Session) -> anyhow::Result<()> {
 /// # Errors
 /// Device errors, or a plan without a sampling launch.
 pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
-    let plan = session.instance().plan();
+    let states = session.snapshot()?;
+    logits_of(session.instance().plan(), &states)
+}
+
+/// The logits in a snapshot of a plan's buffers.
+///
+/// # Errors
+/// A plan without a sampling launch.
+pub fn logits_of(plan: &CheckedPlan, states: &[BufferState]) -> anyhow::Result<Vec<f32>> {
     let vocab = plan.model.geometry.vocab as usize;
     let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
     let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
@@ -199,8 +207,7 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
     let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
         anyhow::bail!("argmax does not read a region first");
     };
-    let state = session.snapshot()?;
-    let bytes = &state[buffer as usize].bytes[offset as usize..][..vocab * 4];
+    let bytes = &states[buffer as usize].bytes[offset as usize..][..vocab * 4];
     Ok(bytes
         .as_chunks::<4>()
         .0

@@ -269,9 +269,9 @@ fn rows() -> Vec<(Code, StageError)> {
     ]
 }
 
-/// Refusals that are made as such, by session, proof, benchmark and command line, whose own tests meet
-/// each.
-const DIRECT: [Code; 12] = [
+/// Refusals that are made as such, by the gate of proofs, transitions, sessions, the registry and the
+/// command line; their own tests meet each.
+const DIRECT: [Code; 11] = [
     Code::ShareNotPinned,
     Code::NothingSpilled,
     Code::NothingDivided,
@@ -282,7 +282,6 @@ const DIRECT: [Code; 12] = [
     Code::NotPublished,
     Code::Transition,
     Code::BeyondContext,
-    Code::GraphAbsent,
     Code::ReplayShare,
 ];
 
@@ -353,15 +352,7 @@ fn every_code_has_an_error_and_every_error_its_code() {
     for (code, error) in &placements {
         assert_eq!(Code::of_placement(error), Some(*code), "{error}");
     }
-    // Their errors are judged where they arise: replayer/tests.rs and lifecycle/transition.rs.
-    let later = [
-        Code::NotPublished,
-        Code::Transition,
-        Code::BeyondContext,
-        Code::ReplayShare,
-    ];
-    let planned =
-        |code| later.contains(&code) || placements.iter().any(|(known, _)| *known == code);
+    let planned = |code| placements.iter().any(|(known, _)| *known == code);
     for row in TABLE {
         assert!(
             rows.iter().any(|(code, _)| *code == row.code)

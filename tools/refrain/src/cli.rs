@@ -278,7 +278,7 @@ pub struct CompileArgs {
 /// Which device, and how the software GPU behaves.
 #[derive(Debug, Clone, Args)]
 pub struct DeviceArgs {
-    /// `auto`, `soft:gfx1100`, `soft:gfx1151`, `soft:gfx1201` or `rocm:N`.
+    /// `auto`, `soft:gfx1100`, `soft:gfx1151`, `soft:gfx1201`, `rocm:N`, or for `run` `cpu`.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: DeviceSpec,
     /// Software GPU: seed of the order of waves and work-groups.
@@ -292,6 +292,7 @@ pub struct DeviceArgs {
 Examples (no GPU needed):
   refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\"
   refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\" --transport aql --verify
+  refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\" --device cpu --threads 2
   refrain run tests/models/nano-llama.bf16.gguf --prompt-ids 1,2,3 -n 8 --format json")]
 pub struct RunArgs {
     /// Model: a GGUF file or any part of one, a Hugging Face folder, an HFQ file; or a plan file
@@ -357,6 +358,9 @@ pub struct RunArgs {
     /// Replay on a card without a proof. It is printed and stands in the report.
     #[arg(long)]
     pub allow_unproven: bool,
+    /// Threads of `--device cpu`; more than the machine runs at once count as that many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,

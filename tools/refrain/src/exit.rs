@@ -7,7 +7,7 @@ use refrain_planner::{
     machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
-use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
+use refrain_recorder::{CpuRunError, InstanceError, SourceError, file::TapeFileError};
 use refrain_replay::prove::{ProofError, ProveError};
 use refrain_replay::{Code, OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
@@ -224,10 +224,15 @@ pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
         };
         let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
         let proof = || cause.downcast_ref::<ProveError>()?.refusal();
+        let cpu = || match cause.downcast_ref::<OpenError>()? {
+            OpenError::Cpu(refusal) => Some(refusal.clone()),
+            _ => None,
+        };
         session
             .or_else(placement)
             .or_else(poisoned)
             .or_else(proof)
+            .or_else(cpu)
             .or_else(|| cause.downcast_ref::<Refusal>().cloned())
     })
 }
@@ -243,14 +248,21 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(of_read(error));
     }
     if let Some(error) = cause.downcast_ref::<OpenError>() {
-        return Some(if error.is_no_device() {
-            Exit::NoDevice
-        } else {
-            Exit::Failure
+        return Some(match error {
+            OpenError::Cpu(_) => Exit::Refused,
+            error if error.is_no_device() => Exit::NoDevice,
+            _ => Exit::Failure,
         });
     }
     if let Some(error) = cause.downcast_ref::<SessionError>() {
         return Some(of_session(error));
+    }
+    if let Some(error) = cause.downcast_ref::<CpuRunError>() {
+        return Some(match error {
+            CpuRunError::Instance(InstanceError::Source(error)) => of_source(error),
+            CpuRunError::Instance(_) | CpuRunError::HostStep { .. } => Exit::Data,
+            _ => Exit::Failure,
+        });
     }
     if let Some(error) = cause.downcast_ref::<Poisoned>() {
         return Some(of_stage(&error.error));

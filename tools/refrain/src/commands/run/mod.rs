@@ -3,6 +3,7 @@
 //! Text streams to stdout as it comes, the summary goes to stderr; with `--format json` one object
 //! goes to stdout instead of both. Times of the software GPU are labelled and never a GPU's.
 
+mod cpu;
 mod printer;
 mod report;
 mod soft;
@@ -20,7 +21,7 @@ use refrain_planner::{ModelSource, compile, compile_family, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::prove::presented;
 use refrain_replay::{
-    Code, DeviceSpec, OpenedDevice, Refusal, Retain, Session, SessionOptions, Verification,
+    Code, DeviceSpec, Refusal, Retain, Session, SessionOptions, Verification,
 };
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
+    if args.device.device == DeviceSpec::Cpu {
+        return cpu::run(args, source);
+    }
     let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
     if args.verify || matches!(args.retain, Some(RetainArg::Whole | RetainArg::Segments)) {
         // A card that is named is not touched for what its packets could not change.
@@ -63,7 +67,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     }
     let opened = super::open_device(&args.device, args.strict)?;
     soft::arm(args, &opened, faults.as_ref())?;
-    let loaded = load(args, source, &opened)?;
+    let loaded = load(args, source, &opened.device.info().target)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
@@ -112,6 +116,11 @@ fn contradictions(args: &RunArgs) -> Result<(), CliError> {
             tokens: 0,
             ..
         } => "--verify with -n 0 would compare nothing; ask for at least one token",
+        RunArgs {
+            threads: Some(_),
+            device,
+            ..
+        } if device.device != DeviceSpec::Cpu => "--threads is for --device cpu; leave it out",
         _ => return Ok(()),
     };
     Err(CliError::Usage(text.to_owned()))
@@ -211,7 +220,7 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
 fn load(
     args: &RunArgs,
     source: Option<ModelSource>,
-    opened: &OpenedDevice,
+    target: &str,
 ) -> anyhow::Result<Loaded> {
     let (plans, model) = match &source {
         None => {
@@ -227,7 +236,7 @@ fn load(
             (vec![plan], model)
         }
         Some(source) => {
-            let machine = super::profile(&args.compile, &opened.device.info().target)?;
+            let machine = super::profile(&args.compile, target)?;
             let options = super::compile_options(&args.compile)?;
             let plans = match &args.buckets[..] {
                 [] => compile(source, &machine, &options).map(|plan| vec![plan]),

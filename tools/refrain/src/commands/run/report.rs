@@ -6,7 +6,7 @@ use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
 use refrain_planner::plan::BufferKind;
-use refrain_replay::{Counters, DeviceSpec, Generation, Refusal, Session};
+use refrain_replay::{Counters, CpuSession, DeviceSpec, Generation, Refusal, Session};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ pub struct Report {
     pub strict: Option<Findings>,
     /// Faults that were injected; null without a script.
     pub injected: Option<Vec<String>>,
+    /// The engine of `--device cpu`; null on other devices.
+    pub cpu: Option<CpuFacts>,
 }
 
 /// Spilled layers: what was asked for, and what each side did. Counts are of all token steps, those past
@@ -121,6 +123,21 @@ pub struct Side {
     pub rows: u64,
     /// Weight bytes.
     pub bytes: u64,
+}
+
+/// How a run on the CPU was executed. Its times are this CPU's.
+#[derive(Debug, Serialize)]
+pub struct CpuFacts {
+    /// Name and version of the engine.
+    pub engine: String,
+    /// Threads that shared the work.
+    pub threads: usize,
+    /// Instruction set that was chosen.
+    pub isa: &'static str,
+    /// Form of the activations, a property of the plan.
+    pub activations: &'static str,
+    /// Token steps by the median of their wall time, prompt included, measured on this CPU.
+    pub step_tok_s: Option<f64>,
 }
 
 /// A refusal and how often.
@@ -199,6 +216,7 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         proof: session.standing().to_string(),
         strict: None,
         injected: None,
+        cpu: None,
     }
 }
 
@@ -265,6 +283,44 @@ fn share(part: Duration, whole: Duration) -> f64 {
 
 /// The report of a run that was refused before its first token.
 pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal) -> Report {
+    Report {
+        refusals: vec![RefusalRow {
+            code: refusal.code.to_string(),
+            count: 1,
+        }],
+        ..empty(plan, device)
+    }
+}
+
+/// The report of a run on the CPU.
+pub(super) fn of_cpu(plan: &CheckedPlan, session: &CpuSession, outcome: Outcome) -> Report {
+    let counters = session.counters();
+    let seconds = counters.wall.as_secs_f64();
+    let instance = session.instance();
+    Report {
+        tokens: outcome.generation.tokens,
+        text: outcome.text,
+        stop: outcome.generation.stop.map(StopReason::name),
+        launches_per_token: instance.launches(),
+        eager_tokens: counters.steps,
+        tok_s: if seconds > 0.0 {
+            counters.generated as f64 / seconds
+        } else {
+            0.0
+        },
+        cpu: Some(CpuFacts {
+            engine: concat!("refrain-cpu ", env!("CARGO_PKG_VERSION")).to_owned(),
+            threads: instance.threads(),
+            isa: instance.isa().name(),
+            activations: plan.options.activations.name(),
+            step_tok_s: counters.step_us.map(|us| 1e6 / us),
+        }),
+        ..empty(plan, DeviceSpec::Cpu)
+    }
+}
+
+/// What the plan alone says.
+fn empty(plan: &CheckedPlan, device: DeviceSpec) -> Report {
     let mut symbols: Vec<_> = plan.kernels.iter().map(|kernel| &kernel.symbol).collect();
     symbols.sort();
     symbols.dedup();
@@ -287,10 +343,7 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         replayed_launches: 0,
         all_launches: 0,
         offload: None,
-        refusals: vec![RefusalRow {
-            code: refusal.code.to_string(),
-            count: 1,
-        }],
+        refusals: Vec::new(),
         verified: None,
         state: None,
         host_us_per_token: HostTimes {
@@ -301,7 +354,37 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         proof: "none".to_owned(),
         strict: None,
         injected: None,
+        cpu: None,
     }
+}
+
+/// The report of a run on the CPU in words, on stderr.
+pub(super) fn summary_of_cpu(report: &Report) {
+    let Some(cpu) = &report.cpu else {
+        return;
+    };
+    let steps = cpu.step_tok_s;
+    let steps = steps.map_or(String::new(), |rate| format!(", {rate:.1} steps/s by the median"));
+    let threads = if cpu.threads == 1 { "thread" } else { "threads" };
+    let stopped = report.stop.unwrap_or("after the tokens asked for");
+    let lines = [
+        format!(
+            "device      cpu: {}, {} {threads}, {}, {} activations",
+            cpu.engine, cpu.threads, cpu.isa, cpu.activations
+        ),
+        format!("plan        {}", report.plan_id),
+        format!("sequence    {}", report.sequence_hash),
+        format!(
+            "per token   {} launches, {} kernels, executed one after the other",
+            report.launches_per_token, report.unique_kernels
+        ),
+        format!(
+            "speed       {:.1} tokens/s with the prompt{steps} (measured on this CPU)",
+            report.tok_s
+        ),
+        format!("stopped     {stopped}"),
+    ];
+    output::note(&lines.join("\n"));
 }
 
 /// The report in words, on stderr.
@@ -453,6 +536,7 @@ pub(super) mod tests {
             proof: "none".to_owned(),
             strict: None,
             injected: None,
+            cpu: None,
         }
     }
 
@@ -488,6 +572,7 @@ pub(super) mod tests {
             "proof",
             "strict",
             "injected",
+            "cpu",
         ] {
             let found = json[at..].find(&format!("\"{key}\":"));
             at += found.unwrap_or_else(|| panic!("{key} is missing after byte {at} of {json}"));
