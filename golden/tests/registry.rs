@@ -100,7 +100,7 @@ impl World for Memory {
     fn object(&self, digest: &Digest) -> Option<&[u8]> {
         let objects = Target::ALL.into_iter().map(code_object);
         let mut found = objects.filter(|object| object.digest == *digest);
-        found.next().map(|object| object.bytes as &[u8])
+        found.next().map(|object| object.bytes())
     }
 
     fn compiler(&self) -> String {

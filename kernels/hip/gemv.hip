@@ -6,12 +6,13 @@
 
 enum class Then { STORE, ADD, BIAS, GATED_ADD };
 
-template <typename Weights, Then THEN>
-DEVICE void gemv(const u8 *w, const float *x, const float *gate, const float *added, float *y,
-                 u32 r0, u32 r1, u32 k, u32 rows) {
+template <typename Dot, Then THEN>
+DEVICE void gemv(const u8 *w, const typename Dot::X *x, const float *gate, const float *added,
+                 float *y, u32 r0, u32 r1, u32 k, u32 rows) {
+  using Row = typename Dot::Row;
   u32 r = r0 + launch_row();
   bool in_range = r < r1;
-  float acc = dot_row(Weights(w, in_range ? r : r1 - 1, k, rows), x, k);
+  float acc = dot_row<Dot>(Row(w, in_range ? r : r1 - 1, k, rows), x, 0, k, k);
   float sigmoid = THEN == Then::GATED_ADD ? exact_sigmoid(*gate) : 0.0f;
   if (in_range && stores_row()) {
     if constexpr (THEN == Then::STORE) y[r] = acc;
@@ -22,15 +23,16 @@ DEVICE void gemv(const u8 *w, const float *x, const float *gate, const float *ad
 }
 
 // y = silu(Wg x) * (Wu x) for rows [r0, r1).
-template <typename Weights>
-DEVICE void gemv_silu(const u8 *wg, const u8 *wu, const float *x, float *y, u32 r0, u32 r1, u32 k,
-                      u32 rows) {
+template <typename Dot>
+DEVICE void gemv_silu(const u8 *wg, const u8 *wu, const typename Dot::X *x, float *y, u32 r0,
+                      u32 r1, u32 k, u32 rows) {
+  using Row = typename Dot::Row;
   u32 r = r0 + launch_row();
   bool in_range = r < r1;
   u32 row = in_range ? r : r1 - 1;
-  const Weights pair[2] = {Weights(wg, row, k, rows), Weights(wu, row, k, rows)};
+  const Row pair[2] = {Row(wg, row, k, rows), Row(wu, row, k, rows)};
   float dots[2];
-  dot_rows(pair, x, k, dots);
+  Dot::dots(pair, x, 0, k, k, dots);
   float value = exact_silu(dots[0]) * dots[1];
   if (in_range && stores_row()) y[r] = value;
 }
@@ -44,8 +46,8 @@ struct Part {
 };
 
 // Rows of all matrices one after another; each half-wave picks the matrix of its row.
-template <typename Weights, u32 COUNT>
-DEVICE void gemv_several(const Part (&parts)[COUNT], const float *x, u32 k) {
+template <typename Dot, u32 COUNT>
+DEVICE void gemv_several(const Part (&parts)[COUNT], const typename Dot::X *x, u32 k) {
   u32 r = launch_row();
   Part part = parts[0];
   u32 start = 0;
@@ -62,74 +64,70 @@ DEVICE void gemv_several(const Part (&parts)[COUNT], const float *x, u32 k) {
   }
   bool in_range = r < end;
   u32 row = in_range ? r - start : part.rows - 1;
-  float acc = dot_row(Weights(part.w, row, k, part.rows), x, k);
+  float acc = dot_row<Dot>(typename Dot::Row(part.w, row, k, part.rows), x, 0, k, k);
   if (in_range && stores_row()) part.y[row] = part.bias ? acc + part.bias[row] : acc;
 }
 
-// y may be the residual itself: each element is read and written by one lane. The plain types take
-// no `rows`; Q8_0 takes it last.
-#define ROWS_NONE
-#define ROWS_Q8_0 , u32 rows
-#define COUNT_NONE , 0
-#define COUNT_Q8_0 , rows
-#define GEMV(name, weights, more)                                                                 \
-  KERNEL(256) gemv_##name(const u8 *__restrict w, const float *__restrict x, float *__restrict y, \
-                          u32 r0, u32 r1, u32 k ROWS_##more) {                                    \
-    gemv<weights, Then::STORE>(w, x, nullptr, nullptr, y, r0, r1, k COUNT_##more);                \
+// y may be the residual itself: each element is read and written by one lane.
+#define GEMV_CORE(name, dot, more)                                                                \
+  KERNEL(256) gemv_##name(const u8 *__restrict w, const dot::X *__restrict x,                     \
+                          float *__restrict y, u32 r0, u32 r1, u32 k DECLARE_##more) {            \
+    gemv<dot, Then::STORE>(w, x, nullptr, nullptr, y, r0, r1, k PASS_##more);                     \
   }                                                                                               \
-  KERNEL(256) gemv_##name##_add(const u8 *__restrict w, const float *__restrict x,                \
-                                const float *residual, float *y, u32 r0, u32 r1,                  \
-                                u32 k ROWS_##more) {                                              \
-    gemv<weights, Then::ADD>(w, x, nullptr, residual, y, r0, r1, k COUNT_##more);                 \
+  KERNEL(256) gemv_add_##name(const u8 *__restrict w, const dot::X *__restrict x,                 \
+                              const float *residual, float *y, u32 r0, u32 r1,                    \
+                              u32 k DECLARE_##more) {                                             \
+    gemv<dot, Then::ADD>(w, x, nullptr, residual, y, r0, r1, k PASS_##more);                      \
   }                                                                                               \
-  KERNEL(256) gemv_bias_##name(const u8 *__restrict w, const float *__restrict x,                 \
-                               const float *__restrict bias, float *__restrict y, u32 r0, u32 r1, \
-                               u32 k ROWS_##more) {                                               \
-    gemv<weights, Then::BIAS>(w, x, nullptr, bias, y, r0, r1, k COUNT_##more);                    \
-  }                                                                                               \
-  KERNEL(256) gemv_gated_add_##name(const u8 *__restrict w, const float *__restrict x,            \
-                                    const float *__restrict gate, const float *residual,          \
-                                    float *y, u32 r0, u32 r1, u32 k ROWS_##more) {                \
-    gemv<weights, Then::GATED_ADD>(w, x, gate, residual, y, r0, r1, k COUNT_##more);              \
+  KERNEL(256) gemv_bias_##name(const u8 *__restrict w, const dot::X *__restrict x,                \
+                               const float *__restrict bias, float *__restrict y, u32 r0,         \
+                               u32 r1, u32 k DECLARE_##more) {                                    \
+    gemv<dot, Then::BIAS>(w, x, nullptr, bias, y, r0, r1, k PASS_##more);                         \
   }                                                                                               \
   KERNEL(256) gemv_silu_##name(const u8 *__restrict wg, const u8 *__restrict wu,                  \
-                               const float *__restrict x, float *__restrict y, u32 r0, u32 r1,    \
-                               u32 k ROWS_##more) {                                               \
-    gemv_silu<weights>(wg, wu, x, y, r0, r1, k COUNT_##more);                                     \
+                               const dot::X *__restrict x, float *__restrict y, u32 r0,           \
+                               u32 r1, u32 k DECLARE_##more) {                                    \
+    gemv_silu<dot>(wg, wu, x, y, r0, r1, k PASS_##more);                                          \
+  }
+
+#define GEMV_FULL(name, dot, more)                                                                \
+  GEMV_CORE(name, dot, more)                                                                      \
+  KERNEL(256) gemv_gated_add_##name(const u8 *__restrict w, const dot::X *__restrict x,           \
+                                    const float *__restrict gate, const float *residual,          \
+                                    float *y, u32 r0, u32 r1, u32 k DECLARE_##more) {             \
+    gemv<dot, Then::GATED_ADD>(w, x, gate, residual, y, r0, r1, k PASS_##more);                   \
   }                                                                                               \
   KERNEL(256) gemv2_##name(const u8 *__restrict w0, const u8 *__restrict w1,                      \
-                           const float *__restrict x, float *__restrict y0, float *__restrict y1, \
-                           u32 m0, u32 m1, u32 k) {                                               \
+                           const dot::X *__restrict x, float *__restrict y0,                      \
+                           float *__restrict y1, u32 m0, u32 m1, u32 k) {                         \
     const Part parts[2] = {{w0, nullptr, y0, m0}, {w1, nullptr, y1, m1}};                         \
-    gemv_several<weights>(parts, x, k);                                                           \
+    gemv_several<dot>(parts, x, k);                                                               \
   }                                                                                               \
   KERNEL(256) gemv3_##name(const u8 *__restrict w0, const u8 *__restrict w1,                      \
-                           const u8 *__restrict w2, const float *__restrict x,                    \
+                           const u8 *__restrict w2, const dot::X *__restrict x,                   \
                            float *__restrict y0, float *__restrict y1, float *__restrict y2,      \
                            u32 m0, u32 m1, u32 m2, u32 k) {                                       \
     const Part parts[3] = {{w0, nullptr, y0, m0}, {w1, nullptr, y1, m1}, {w2, nullptr, y2, m2}};  \
-    gemv_several<weights>(parts, x, k);                                                           \
+    gemv_several<dot>(parts, x, k);                                                               \
   }                                                                                               \
   KERNEL(256) gemv4_##name(const u8 *__restrict w0, const u8 *__restrict w1,                      \
                            const u8 *__restrict w2, const u8 *__restrict w3,                      \
-                           const float *__restrict x, float *__restrict y0, float *__restrict y1, \
-                           float *__restrict y2, float *__restrict y3, u32 m0, u32 m1, u32 m2,    \
-                           u32 m3, u32 k) {                                                       \
+                           const dot::X *__restrict x, float *__restrict y0,                      \
+                           float *__restrict y1, float *__restrict y2, float *__restrict y3,      \
+                           u32 m0, u32 m1, u32 m2, u32 m3, u32 k) {                               \
     const Part parts[4] = {{w0, nullptr, y0, m0}, {w1, nullptr, y1, m1}, {w2, nullptr, y2, m2},   \
                            {w3, nullptr, y3, m3}};                                                \
-    gemv_several<weights>(parts, x, k);                                                           \
+    gemv_several<dot>(parts, x, k);                                                               \
   }                                                                                               \
   KERNEL(256) gemv3_bias_##name(const u8 *__restrict w0, const u8 *__restrict w1,                 \
-                                const u8 *__restrict w2, const float *__restrict x,               \
+                                const u8 *__restrict w2, const dot::X *__restrict x,              \
                                 const float *__restrict b0, const float *__restrict b1,           \
                                 const float *__restrict b2, float *__restrict y0,                 \
                                 float *__restrict y1, float *__restrict y2, u32 m0, u32 m1,       \
                                 u32 m2, u32 k) {                                                  \
     const Part parts[3] = {{w0, b0, y0, m0}, {w1, b1, y1, m1}, {w2, b2, y2, m2}};                 \
-    gemv_several<weights>(parts, x, k);                                                           \
+    gemv_several<dot>(parts, x, k);                                                               \
   }
 
-GEMV(f32, WeightsF32, NONE)
-GEMV(f16, WeightsF16, NONE)
-GEMV(bf16, WeightsBf16, NONE)
-GEMV(q8_0, WeightsQ80, Q8_0)
+FULL_FORMATS(GEMV_FULL)
+CORE_FORMATS(GEMV_CORE)

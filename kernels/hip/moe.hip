@@ -89,65 +89,67 @@ DEVICE Slot slot_of_group(u32 m) {
   return slot;
 }
 
-template <typename Weights>
-DEVICE void moe_gemv(const u8 *w, const float *x, const u32 *ids, float *y, u32 experts, u32 m,
-                     u32 k) {
+template <typename Dot>
+DEVICE void moe_gemv(const u8 *w, const typename Dot::X *x, const u32 *ids, float *y, u32 experts,
+                     u32 m, u32 k) {
   Slot slot = slot_of_group(m);
   u32 r = slot.first + (thread_id() >> 4);
   u32 expert = expert_of(ids, slot.index, experts);
-  float acc = dot_row(Weights(w, expert * m + r, k, experts * m), x, k);
+  typename Dot::Row row(w, expert * m + r, k, experts * m);
+  float acc = dot_row<Dot>(row, x, 0, k, k);
   if (stores_row()) y[launch_row()] = acc;
 }
 
-template <typename Weights>
-DEVICE void moe_gate_up(const u8 *wg, const u8 *wu, const float *x, const u32 *ids, float *y,
-                        u32 experts, u32 m, u32 k) {
+template <typename Dot>
+DEVICE void moe_gate_up(const u8 *wg, const u8 *wu, const typename Dot::X *x, const u32 *ids,
+                        float *y, u32 experts, u32 m, u32 k) {
+  using Row = typename Dot::Row;
   Slot slot = slot_of_group(m);
   u32 row = expert_of(ids, slot.index, experts) * m + slot.first + (thread_id() >> 4);
-  const Weights pair[2] = {Weights(wg, row, k, experts * m), Weights(wu, row, k, experts * m)};
+  const Row pair[2] = {Row(wg, row, k, experts * m), Row(wu, row, k, experts * m)};
   float dots[2];
-  dot_rows(pair, x, k, dots);
+  Dot::dots(pair, x, 0, k, k, dots);
   float value = exact_silu(dots[0]) * dots[1];
   if (stores_row()) y[launch_row()] = value;
 }
 
-// Order: slots ascending, total = fma(weight, dot, total) from +0; then residual + total.
-template <typename Weights>
-DEVICE void moe_down_add(const u8 *w, const float *x, const u32 *ids, const float *weights,
-                         const float *residual, float *y, u32 r0, u32 r1, u32 experts, u32 top_k,
-                         u32 m, u32 k) {
+// Order: slots ascending, total = fma(weight, dot, total) from +0; then residual + total. x holds
+// top_k vectors of k, int8 ones as one buffer.
+template <typename Dot>
+DEVICE void moe_down_add(const u8 *w, const typename Dot::X *x, const u32 *ids,
+                         const float *weights, const float *residual, float *y, u32 r0, u32 r1,
+                         u32 experts, u32 top_k, u32 m, u32 k) {
   u32 r = r0 + launch_row();
   bool in_range = r < r1;
   u32 row = in_range ? r : r1 - 1;
   float total = 0.0f;
   for (u32 j = 0; j < top_k; j++) {
     u32 expert = expert_of(ids, j, experts);
-    float acc = dot_row(Weights(w, expert * m + row, k, experts * m), x + j * k, k);
+    typename Dot::Row down(w, expert * m + row, k, experts * m);
+    float acc = dot_row<Dot>(down, x, j * k, k, top_k * k);
     total = fmadd(weights[j], acc, total);
   }
   if (in_range && stores_row()) y[r] = residual[r] + total;
 }
 
-#define MOE(name, weight_type)                                                                     \
-  KERNEL(256) moe_gemv_##name(const u8 *__restrict w, const float *__restrict x,                   \
-                              const u32 *__restrict ids, float *__restrict y, u32 experts,         \
-                              [[maybe_unused]] u32 top_k, u32 m, u32 k) {                          \
-    moe_gemv<weight_type>(w, x, ids, y, experts, m, k);                                            \
-  }                                                                                                \
-  KERNEL(256) moe_gate_up_##name(const u8 *__restrict wg, const u8 *__restrict wu,                 \
-                                 const float *__restrict x, const u32 *__restrict ids,             \
-                                 float *__restrict y, u32 experts, [[maybe_unused]] u32 top_k,     \
-                                 u32 m, u32 k) {                                                   \
-    moe_gate_up<weight_type>(wg, wu, x, ids, y, experts, m, k);                                    \
-  }                                                                                                \
-  KERNEL(256) moe_down_add_##name(const u8 *__restrict w, const float *__restrict x,               \
-                                  const u32 *__restrict ids, const float *__restrict weights,      \
-                                  const float *residual, float *y, u32 r0, u32 r1, u32 experts,    \
-                                  u32 top_k, u32 m, u32 k) {                                       \
-    moe_down_add<weight_type>(w, x, ids, weights, residual, y, r0, r1, experts, top_k, m, k);      \
+#define MOE(name, dot, more)                                                                      \
+  KERNEL(256) moe_gemv_##name(const u8 *__restrict w, const dot::X *__restrict x,                 \
+                              const u32 *__restrict ids, float *__restrict y, u32 experts,        \
+                              [[maybe_unused]] u32 top_k, u32 m, u32 k) {                         \
+    moe_gemv<dot>(w, x, ids, y, experts, m, k);                                                   \
+  }                                                                                               \
+  KERNEL(256) moe_gate_up_##name(const u8 *__restrict wg, const u8 *__restrict wu,                \
+                                 const dot::X *__restrict x, const u32 *__restrict ids,           \
+                                 float *__restrict y, u32 experts, [[maybe_unused]] u32 top_k,    \
+                                 u32 m, u32 k) {                                                  \
+    moe_gate_up<dot>(wg, wu, x, ids, y, experts, m, k);                                           \
+  }                                                                                               \
+  KERNEL(256) moe_down_add_##name(const u8 *__restrict w, const dot::X *__restrict x,             \
+                                  const u32 *__restrict ids, const float *__restrict weights,     \
+                                  const float *residual, float *y, u32 r0, u32 r1,                \
+                                  u32 experts, u32 top_k, u32 m, u32 k) {                         \
+    moe_down_add<dot>(w, x, ids, weights, residual, y, r0, r1, experts, top_k, m, k);             \
   }
 
-MOE(f32, WeightsF32)
-MOE(f16, WeightsF16)
-MOE(bf16, WeightsBf16)
-MOE(q8_0, WeightsQ80)
+FULL_FORMATS(MOE)
+CORE_FORMATS(MOE)

@@ -9,6 +9,7 @@
 #include "moe.hip"
 #include "norm.hip"
 #include "prepare.hip"
+#include "quantise.hip"
 #include "recurrent.hip"
 #include "rope.hip"
 #include "sample.hip"

@@ -22,6 +22,7 @@
 using u8 = unsigned char;
 using i8 = signed char;
 using u16 = unsigned short;
+using i16 = short;
 using u32 = unsigned int;
 using i32 = int;
 using u64 = unsigned long long;
@@ -191,6 +192,7 @@ constexpr u32 NOT_A_TOKEN = 0xFFFFFFFFu;
 
 using float2v = float __attribute__((ext_vector_type(2)));
 using float4v = float __attribute__((ext_vector_type(4)));
+using u32x2 = u32 __attribute__((ext_vector_type(2)));
 using u32x4 = u32 __attribute__((ext_vector_type(4)));
 
 DEVICE u32 thread_id() { return __builtin_amdgcn_workitem_id_x(); }

@@ -1,6 +1,6 @@
 //! What a catalog row says, and how it is evaluated: kernarg layout, grid, needs.
 
-use crate::{Access, CatalogError, Dtype, Effect};
+use crate::{Access, CatalogError, Dtype, Effect, Habit};
 
 pub use crate::rows::catalog;
 
@@ -12,6 +12,12 @@ pub enum Op {
     Embed,
     /// RMS normalisation of a vector with a weight.
     RmsNorm,
+    /// The same, and the result as int8 besides.
+    RmsNormQuantise,
+    /// A vector as int8.
+    Quantise,
+    /// Each 256 elements of a vector times the orthogonal matrix of rotated weight types.
+    Rotate,
     /// Matrix times vector for a range of rows.
     Gemv,
     /// The same plus a residual.
@@ -201,6 +207,8 @@ pub struct KernelRow {
     pub dtype: Option<Dtype>,
     /// Head dimension, where it is specialised on one.
     pub head_dim: Option<u32>,
+    /// Form of the int8 activation that it multiplies or makes; `None`: f32.
+    pub habit: Option<Habit>,
     /// Arguments in kernarg order: pointers first, then immediates.
     pub args: &'static [Arg],
     /// Threads per work-group, one-dimensional.
@@ -226,12 +234,31 @@ pub fn find(symbol: &str) -> Option<&'static KernelRow> {
     catalog().iter().find(|row| row.symbol == symbol)
 }
 
-/// The kernel for an operation, by what it is specialised on.
+/// The kernel for an operation on f32 activations, by what it is specialised on.
 #[must_use]
 pub fn find_op(op: Op, dtype: Option<Dtype>, head_dim: Option<u32>) -> Option<&'static KernelRow> {
-    catalog()
-        .iter()
-        .find(|row| row.op == op && row.dtype == dtype && row.head_dim == head_dim)
+    find_form(op, dtype, None, head_dim)
+}
+
+/// The kernel for an operation, by what it is specialised on and the form of its activation.
+///
+/// Rotated types that are stored as an unrotated one are multiplied by that one's kernels: the
+/// rotation is in the activation. No kernel undoes it for an embedding.
+#[must_use]
+pub fn find_form(
+    op: Op,
+    dtype: Option<Dtype>,
+    habit: Option<Habit>,
+    head_dim: Option<u32>,
+) -> Option<&'static KernelRow> {
+    let dtype = match dtype {
+        Some(Dtype::MQ4_G256) if op != Op::Embed => Some(Dtype::HFQ4_G256),
+        Some(Dtype::MQ6_G256) if op != Op::Embed => Some(Dtype::HFQ6_G256),
+        other => other,
+    };
+    catalog().iter().find(|row| {
+        row.op == op && row.dtype == dtype && row.habit == habit && row.head_dim == head_dim
+    })
 }
 
 impl KernelRow {
@@ -415,18 +442,23 @@ impl KernelRow {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{ArgValue, Grid, Need, catalog, find, find_op};
-    use crate::{Access, ArgKind, CatalogError, Factor, Span, WORDS, Writer};
+    use super::{ArgValue, Grid, Need, catalog, find, find_form};
+    use crate::{Access, ArgKind, CatalogError, Factor, Span, Term, WORDS, Writer};
 
     #[test]
     fn symbols_and_specialisations_are_unique() {
         let mut seen = HashSet::new();
         for row in catalog() {
             assert!(seen.insert(row.symbol), "{}", row.symbol);
-            let found = find_op(row.op, row.dtype, row.head_dim).unwrap();
+            let found = find_form(row.op, row.dtype, row.habit, row.head_dim).unwrap();
             assert_eq!(found.symbol, row.symbol);
         }
         assert!(find("no_such_kernel").is_none());
+    }
+
+    fn of_terms(start: &[Term], end: &[Term]) -> Vec<Factor> {
+        let terms = start.iter().chain(end);
+        terms.flat_map(|term| term.factors).copied().collect()
     }
 
     #[test]
@@ -462,11 +494,22 @@ mod tests {
             }
             for effect in row.effects {
                 pointer(effect.arg);
-                if let Span::Bytes { start, end } = effect.span {
-                    for factor in start.iter().chain(end).flat_map(|term| term.factors) {
-                        if let Factor::Imm(name) = factor {
-                            imm(name);
-                        }
+                let factors: Vec<Factor> = match effect.span {
+                    Span::Bytes { start, end } => of_terms(start, end),
+                    Span::Plane {
+                        start,
+                        end,
+                        rows,
+                        cols,
+                        ..
+                    } => [of_terms(start, end), vec![rows, cols]].concat(),
+                    Span::Matrix { rows, cols } => [rows, &[cols]].concat(),
+                    Span::Activation(count) => count.to_vec(),
+                    Span::Word(_) | Span::NextRingEntry => Vec::new(),
+                };
+                for factor in factors {
+                    if let Factor::Imm(name) = factor {
+                        imm(name);
                     }
                 }
             }

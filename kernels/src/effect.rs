@@ -7,7 +7,8 @@
 
 use std::ops::Range;
 
-use crate::{CatalogError, KernelRow, RingEntry, Word, WordValues};
+use crate::format::Coding;
+use crate::{CatalogError, Dtype, KernelRow, RingEntry, Word, WordValues, plane_offset};
 
 /// How an argument's bytes are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +76,30 @@ pub enum Span {
         /// One past the last byte: a sum.
         end: &'static [Term],
     },
+    /// The rows `[sum of start, sum of end)` of one plane of a weight `[rows][cols]` of the kernel's
+    /// type. Plain types have one plane.
+    Plane {
+        /// Which plane of [`crate::Format`].
+        plane: usize,
+        /// First row: a sum, empty for 0.
+        start: &'static [Term],
+        /// One past the last row: a sum.
+        end: &'static [Term],
+        /// Rows of the weight; any factor where there is one plane.
+        rows: Factor,
+        /// Elements of a row.
+        cols: Factor,
+    },
+    /// The whole of a weight of the kernel's type: all planes.
+    Matrix {
+        /// What is multiplied to the number of rows.
+        rows: &'static [Factor],
+        /// Elements of a row.
+        cols: Factor,
+    },
+    /// An activation of as many elements as the product, in the kernel's form
+    /// ([`KernelRow::habit`]; f32 without one).
+    Activation(&'static [Factor]),
     /// One word of the control block.
     Word(Word),
     /// The ring entry that follows entry `seq`: 8 bytes at `(seq & ring_mask) * 8`.
@@ -99,7 +124,7 @@ impl Effect {
         let mut words = match self.span {
             Span::Word(_) => Vec::new(),
             Span::NextRingEntry => vec![Word::Seq, Word::RingMask],
-            Span::Bytes { start, end } => start
+            Span::Bytes { start, end } | Span::Plane { start, end, .. } => start
                 .iter()
                 .chain(end)
                 .flat_map(|term| term.factors)
@@ -108,6 +133,7 @@ impl Effect {
                     Factor::Imm(_) => None,
                 })
                 .collect(),
+            Span::Matrix { .. } | Span::Activation(_) => Vec::new(),
         };
         words.sort_unstable();
         words.dedup();
@@ -145,6 +171,40 @@ impl KernelRow {
     ) -> Result<Range<u64>, CatalogError> {
         Ok(match effect.span {
             Span::Bytes { start, end } => self.sum(start, imms, low)?..self.sum(end, imms, high)?,
+            Span::Plane {
+                plane,
+                start,
+                end,
+                rows,
+                cols,
+            } => {
+                let (rows, cols) = (self.factor(rows, imms, low)?, self.factor(cols, imms, low)?);
+                let (base, row_bytes) = self.plane(plane, rows, cols)?;
+                let at = |rows: u64| {
+                    let byte = rows.checked_mul(row_bytes);
+                    byte.and_then(|byte| byte.checked_add(base))
+                        .ok_or_else(|| self.overflow())
+                };
+                at(self.sum(start, imms, low)?)?..at(self.sum(end, imms, high)?)?
+            }
+            Span::Matrix { rows, cols } => {
+                let rows = self.product(1, rows, imms, low)?;
+                0..self
+                    .dtype
+                    .unwrap_or(Dtype::F32)
+                    .device_bytes(rows, self.factor(cols, imms, low)?)?
+            }
+            Span::Activation(count) => {
+                let count = self.product(1, count, imms, low)?;
+                let bytes = match self.habit {
+                    None => count.checked_mul(4),
+                    Some(habit) => {
+                        let count = usize::try_from(count).map_err(|_| self.overflow())?;
+                        Some(habit.bytes(count)? as u64)
+                    }
+                };
+                0..bytes.ok_or_else(|| self.overflow())?
+            }
             Span::Word(word) => u64::from(word.offset())..u64::from(word.offset()) + 4,
             Span::NextRingEntry => {
                 let mask = high.get(Word::RingMask);
@@ -160,24 +220,58 @@ impl KernelRow {
     }
 
     fn sum(&self, terms: &[Term], imms: &[u32], words: &WordValues) -> Result<u64, CatalogError> {
-        let overflow = CatalogError::Overflow {
+        terms.iter().try_fold(0u64, |sum, term| {
+            let value = self.product(term.times, term.factors, imms, words)?;
+            sum.checked_add(value / term.over)
+                .ok_or_else(|| self.overflow())
+        })
+    }
+
+    fn product(
+        &self,
+        times: u64,
+        factors: &[Factor],
+        imms: &[u32],
+        words: &WordValues,
+    ) -> Result<u64, CatalogError> {
+        factors.iter().try_fold(times, |value, factor| {
+            value
+                .checked_mul(self.factor(*factor, imms, words)?)
+                .ok_or_else(|| self.overflow())
+        })
+    }
+
+    fn factor(
+        &self,
+        factor: Factor,
+        imms: &[u32],
+        words: &WordValues,
+    ) -> Result<u64, CatalogError> {
+        Ok(match factor {
+            Factor::Imm(name) => u64::from(self.imm(name, imms)?),
+            Factor::Word(word) => u64::from(words.get(word)),
+        })
+    }
+
+    /// First byte of a plane of a weight of the kernel's type, and bytes of a row in it.
+    fn plane(&self, plane: usize, rows: u64, cols: u64) -> Result<(u64, u64), CatalogError> {
+        let dtype = self.dtype.unwrap_or(Dtype::F32);
+        let block_bytes = match &dtype.format().coding {
+            Coding::Plain(_) => dtype.format().block_bytes,
+            Coding::Blocks(blocks) => blocks.planes.get(plane).map_or(0, |p| p.block_bytes),
+        };
+        let base = match plane {
+            0 => 0,
+            _ => plane_offset(dtype, plane, rows, cols)?,
+        };
+        Ok((base, cols / dtype.block() * block_bytes as u64))
+    }
+
+    const fn overflow(&self) -> CatalogError {
+        CatalogError::Overflow {
             symbol: self.symbol,
             what: "a declared span",
-        };
-        terms.iter().try_fold(0u64, |sum, term| {
-            let mut value = term.times;
-            for factor in term.factors {
-                let by = match *factor {
-                    Factor::Imm(name) => self.imm(name, imms)?,
-                    Factor::Word(word) => words.get(word),
-                };
-                value = value
-                    .checked_mul(u64::from(by))
-                    .ok_or_else(|| overflow.clone())?;
-            }
-            sum.checked_add(value / term.over)
-                .ok_or_else(|| overflow.clone())
-        })
+        }
     }
 }
 
@@ -288,7 +382,7 @@ mod tests {
             ),
             ("gemv_q8_0", &[16, 48, 64, 96], "y", Access::Write, 64..192),
             (
-                "gemv_bf16_add",
+                "gemv_add_bf16",
                 &[0, 3, 32],
                 "residual",
                 Access::Read,

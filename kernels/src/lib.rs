@@ -23,7 +23,8 @@ mod rows;
 mod target;
 
 pub use catalog::{
-    Arg, ArgKind, ArgValue, Grid, KernelRow, Need, Op, POINTER_ALIGN, catalog, find, find_op,
+    Arg, ArgKind, ArgValue, Grid, KernelRow, Need, Op, POINTER_ALIGN, catalog, find, find_form,
+    find_op,
 };
 pub use control::{
     CONTROL_BYTES, NOT_A_TOKEN, RingEntry, StopReason, WORDS, Word, WordRow, WordValues, Writer,
@@ -33,5 +34,5 @@ pub use effect::{Access, Effect, Factor, Span, Term};
 pub use error::CatalogError;
 pub use format::{Format, Habit, quantise};
 pub use layout::{decode_row, file_layout, plane_offset, relayout};
-pub use objects::{CodeObject, KernelFacts, code_object};
-pub use target::{Target, WAVE_LANES};
+pub use objects::{CodeObject, KernelFacts, code_object, code_objects, unpack};
+pub use target::{ISAS, Isa, Target, WAVE_LANES};

@@ -90,7 +90,7 @@ impl CodeObjects for EmbeddedObjects {
             .map(refrain_kernels::code_object);
         objects
             .find(|object| object.digest == *digest)
-            .map(|object| object.bytes)
+            .map(|object| object.bytes())
     }
 }
 

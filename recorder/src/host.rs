@@ -8,14 +8,14 @@
 
 use crate::instance::Instance;
 pub use refrain_cpu::CpuError;
-use refrain_cpu::{Isa, Matrix, gemv_exact};
+use refrain_cpu::{Engine, Matrix};
 use refrain_device::{Buffer, DeviceError};
 use refrain_kernels::Dtype;
 use refrain_offload::handoff::crew::Task;
 use refrain_offload::handoff::{Crew, FaultKind, HandoffError};
 use refrain_planner::plan::{At, HostAdd, HostGemv, HostStep, HostWhy, StepId, Transfer};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Why a step of the host failed.
@@ -87,7 +87,10 @@ pub trait HostEngine: Send + Sync {
     fn multiply(&self, product: &Product<'_>, y: &mut [f32]) -> Result<(), CpuError>;
 }
 
-/// Exact mode: the GPU's own order of sums.
+/// Threads of exact mode, shared by every session of the process so that no core is asked for twice.
+static ENGINE: OnceLock<Result<Engine, CpuError>> = OnceLock::new();
+
+/// Exact mode: the GPU's own order of sums, on all threads of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExactEngine;
 
@@ -100,9 +103,12 @@ impl HostEngine for ExactEngine {
             ref range,
             x,
         } = *product;
+        // More threads than the machine has are not made.
+        let engine = ENGINE.get_or_init(|| Engine::new(usize::MAX));
+        let engine = engine.as_ref().map_err(Clone::clone)?;
         let matrix = Matrix::new(dtype, weights, u64::from(rows), u64::from(k))?;
         let range = range.start as usize..range.end as usize;
-        gemv_exact(Isa::best(), &matrix, x, range, y)
+        engine.gemv_exact(&matrix, x, range, y)
     }
 }
 

@@ -2,6 +2,10 @@
 //!
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
+mod resume;
+
+pub use resume::Kept;
+
 use crate::address::AddressMap;
 use crate::source::{
     SourceError, TensorSource, check_header, check_length, check_weights, load_tensor,
@@ -66,6 +70,12 @@ pub enum InstanceError {
         tokens: usize,
         /// The plan's context.
         context: u32,
+    },
+    /// A plan over other buffers than those allocated.
+    #[error("the plan has {what}: plans of one family share all buffers; compile them together")]
+    OtherBuffers {
+        /// The first difference.
+        what: String,
     },
     /// The plan pins more memory than the host has left.
     #[error(
@@ -365,8 +375,8 @@ impl Instance {
     /// # Errors
     /// Those about prompts, and [`InstanceError::Device`].
     pub fn reset(&mut self, prompt: &[u32], generate: u32) -> Result<(), InstanceError> {
-        self.check_prompt(prompt)?;
-        let mut words = self.start_words(prompt, generate);
+        check_prompt(&self.plan, prompt)?;
+        let mut words = start_words(&self.plan, prompt, generate);
         words.set(Word::Token, prompt.first().copied().unwrap_or(0));
         self.start(prompt, &words)
     }
@@ -377,50 +387,11 @@ impl Instance {
     /// # Errors
     /// As [`Self::reset`].
     pub fn reset_at(&mut self, position: u32) -> Result<(), InstanceError> {
-        let mut words = self.start_words(&[0], u32::MAX);
+        let mut words = start_words(&self.plan, &[0], u32::MAX);
         words.set(Word::Pos, position);
         self.fill(BufferKind::Kv, 0)?;
         self.fill(BufferKind::State, 0)?;
         self.start(&[0], &words)
-    }
-
-    fn check_prompt(&self, prompt: &[u32]) -> Result<(), InstanceError> {
-        let plan = &self.plan;
-        let (context, vocab) = (plan.options.bucket, plan.model.geometry.vocab);
-        if prompt.is_empty() {
-            return Err(InstanceError::EmptyPrompt);
-        }
-        if prompt.len() > context as usize {
-            return Err(InstanceError::PromptTooLong {
-                tokens: prompt.len(),
-                context,
-            });
-        }
-        match prompt
-            .iter()
-            .enumerate()
-            .find(|(_, token)| **token >= vocab)
-        {
-            Some((index, token)) => Err(InstanceError::Token {
-                index,
-                token: *token,
-                vocab,
-            }),
-            None => Ok(()),
-        }
-    }
-
-    fn start_words(&self, prompt: &[u32], generate: u32) -> WordValues {
-        let plan = &self.plan;
-        let mut words = WordValues::default();
-        // A prompt is at most as long as the bucket, which is a u32.
-        words.set(Word::PromptLen, prompt.len() as u32);
-        words.set(Word::GenLimit, generate);
-        words.set(Word::CtxLen, plan.options.bucket);
-        words.set(Word::Eos, plan.model.eos.unwrap_or(NOT_A_TOKEN));
-        words.set(Word::RingMask, plan.options.ring_entries.wrapping_sub(1));
-        words.set(Word::Sampled, NOT_A_TOKEN);
-        words
     }
 
     fn start(&self, prompt: &[u32], words: &WordValues) -> Result<(), InstanceError> {
@@ -508,6 +479,45 @@ impl Instance {
         }
         Ok(states)
     }
+}
+
+/// Refuses a prompt that the plan has no room or no tokens for.
+pub(crate) fn check_prompt(plan: &Plan, prompt: &[u32]) -> Result<(), InstanceError> {
+    let (context, vocab) = (plan.options.bucket, plan.model.geometry.vocab);
+    if prompt.is_empty() {
+        return Err(InstanceError::EmptyPrompt);
+    }
+    if prompt.len() > context as usize {
+        return Err(InstanceError::PromptTooLong {
+            tokens: prompt.len(),
+            context,
+        });
+    }
+    match prompt
+        .iter()
+        .enumerate()
+        .find(|(_, token)| **token >= vocab)
+    {
+        Some((index, token)) => Err(InstanceError::Token {
+            index,
+            token: *token,
+            vocab,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The control words at the start of a text.
+pub(crate) fn start_words(plan: &Plan, prompt: &[u32], generate: u32) -> WordValues {
+    let mut words = WordValues::default();
+    // A prompt is at most as long as the bucket, which is a u32.
+    words.set(Word::PromptLen, prompt.len() as u32);
+    words.set(Word::GenLimit, generate);
+    words.set(Word::CtxLen, plan.options.bucket);
+    words.set(Word::Eos, plan.model.eos.unwrap_or(NOT_A_TOKEN));
+    words.set(Word::RingMask, plan.options.ring_entries.wrapping_sub(1));
+    words.set(Word::Sampled, NOT_A_TOKEN);
+    words
 }
 
 fn device_error(buffer: &str, source: DeviceError) -> InstanceError {

@@ -107,6 +107,16 @@ impl Observer for Log {
                     pointers,
                 })
             }
+            // No step accounts for a graph, so it stands as a launch that the plan does not have.
+            HipCall::Graph { launches } => Entry::Launch(TapeLaunch {
+                symbol: format!("hipGraphLaunch of {launches} launches"),
+                object: Digest::default(),
+                grid: [1; 3],
+                block: [1; 3],
+                lds: 0,
+                kernarg: Vec::new(),
+                pointers: Vec::new(),
+            }),
             HipCall::Copy {
                 dst,
                 src,

@@ -12,6 +12,8 @@
 #[cfg(test)]
 extern crate self as refrain_replay;
 
+pub mod arms;
+pub mod cpu;
 pub mod host_time;
 pub mod lifecycle;
 pub mod open;
@@ -23,6 +25,8 @@ pub mod session;
 pub mod spec;
 pub mod strict;
 
+pub use arms::{Arm, ArmKind, ArmOptions, Arms};
+pub use cpu::{CpuCounters, CpuSession};
 pub use lifecycle::{
     Checked, Poisoned, Ready, ReadySegments, Reconciled, Recorded, Stage, StageError,
 };

@@ -132,6 +132,9 @@ pub enum StageError {
         /// The device's answer.
         source: DeviceError,
     },
+    /// The runtime captures no graph, or refuses this one.
+    #[error("capturing a graph: {0}")]
+    Capture(DeviceError),
     /// The device gave no memory, queue or signal.
     #[error("{what}: {source}")]
     Allocation {
@@ -181,8 +184,13 @@ impl StageError {
             Self::Lower(error) => Some(lower_code(error)),
             Self::Gate(refusal) => Some(refusal.code),
             Self::Allocation { .. } => Some(Code::Allocation),
+            Self::Capture(DeviceError::EntryMissing { .. }) => Some(Code::GraphAbsent),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
-            Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
+            Self::Eager(_)
+            | Self::Record(_)
+            | Self::Kernarg(_)
+            | Self::Load { .. }
+            | Self::Capture(_) => None,
         }
     }
 
@@ -506,6 +514,16 @@ impl Recorded {
     }
 }
 
+/// How a retained form is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Making<'a> {
+    pub(crate) transport: Transport,
+    pub(crate) policy: Policy,
+    pub(crate) in_flight: u32,
+    pub(crate) deadline: Duration,
+    pub(crate) credentials: &'a Credentials,
+}
+
 impl Reconciled {
     /// What was recorded.
     pub const fn recording(&self) -> &Recording {
@@ -527,6 +545,11 @@ impl Reconciled {
         &self.instance
     }
 
+    /// The eager executor of the instance.
+    pub const fn eager(&self) -> &EagerExecutor {
+        &self.eager
+    }
+
     /// Lowers the plan, reads the packets back, lets them pass the gate of proofs and binds them to
     /// the instance.
     ///
@@ -541,14 +564,42 @@ impl Reconciled {
         deadline: Duration,
         credentials: &Credentials,
     ) -> Result<Ready, Poisoned> {
-        let plan = self.instance.plan();
+        let making = Making {
+            transport,
+            policy,
+            in_flight,
+            deadline,
+            credentials,
+        };
+        self.ready_on(&self.instance, objects, &making)
+    }
+
+    /// As [`Self::ready`] on another instance, whose plan must be this one: that of a family whose
+    /// plans share their buffers.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`].
+    pub(crate) fn ready_on(
+        &self,
+        instance: &Instance,
+        objects: &dyn CodeObjects,
+        making: &Making<'_>,
+    ) -> Result<Ready, Poisoned> {
+        let Making {
+            transport,
+            policy,
+            in_flight,
+            deadline,
+            credentials,
+        } = *making;
+        let plan = instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
-        let real = is_real(self.instance.device());
+        let real = is_real(instance.device());
         let standing = admit(real, plan, transport, lowered.digest(), credentials);
         let standing = standing.at(Stage::Prove)?;
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
-        let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        let replayer = Replayer::new(instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
@@ -622,6 +673,8 @@ pub fn images(plan: &Plan, objects: &dyn CodeObjects) -> Result<KernelImages, St
     }
     Ok(images)
 }
+
+pub mod transition;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Opening a device by name: the ROCm tables, or a software GPU that fills the same ones.
 
+use crate::refusal::Refusal;
 use crate::spec::DeviceSpec;
 use refrain_device::{Device, DeviceError, Runtime};
 use refrain_kernels::Target;
@@ -20,6 +21,9 @@ pub enum OpenError {
     /// The software GPU could not be made.
     #[error("software GPU: {0}")]
     Soft(#[from] SoftError),
+    /// The CPU is no device with packets.
+    #[error(transparent)]
+    Cpu(Refusal),
 }
 
 impl OpenError {
@@ -63,6 +67,9 @@ impl OpenedDevice {
         match spec {
             DeviceSpec::Rocm(ordinal) => Self::rocm(ordinal).map_err(OpenError::Device),
             DeviceSpec::Soft(target) => Self::soft(target, soft),
+            DeviceSpec::Cpu => Err(OpenError::Cpu(crate::cpu::refuse(
+                "this command works on a device's packets",
+            ))),
             DeviceSpec::Auto => match Self::rocm(0) {
                 Ok(mut opened) => {
                     opened.note = Some(format!("auto: {}", opened.device.info().name));

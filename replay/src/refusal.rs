@@ -145,6 +145,9 @@ codes! {
     HostMemoryShort 33 "the host has not the memory that the plan pins"
         remedy "End other programs, or keep more layers on the GPU (--gpu-layers)."
         page "Pinned memory cannot be reclaimed or swapped, so all of it is charged: spilled weights, hand-off buffer, token ring, kernargs and indirect buffers in whole pages. Before anything is allocated the sum is compared with what the system says it can give (MemAvailable); the limit of the machine profile, RF027, was checked when the plan was made.";
+    HostActivations 34 "steps of the host and int8 activations are asked for together"
+        remedy "Use --exec pcie, or leave --activations out."
+        page "Steps of the host multiply f32 activations in the GPU's own order, so that a row is bit-equal whoever computes it. With int8 activations the launches would round the vector and the host would not: tokens would depend on the share, and no comparison would say why. With --exec pcie the GPU multiplies all rows and both forms are open.";
     ProofAbsent 38 "no proof of the packets was given"
         remedy "Prove the plan (refrain prove PLAN) and give the file with --proof, or accept the risk with --allow-unproven."
         page "A retained form reaches a real device only with a proof of exactly these packets, made on the software GPU: hazards, declared effects, parity with eager launches, and that every wait and register write which is left out is noticed. The software GPU itself runs any form and says whether there is a proof. With --allow-unproven the missing proof is printed and stands in every report.";
@@ -157,6 +160,24 @@ codes! {
     SealRefused 41 "the record cannot be sealed"
         remedy "Remove what the message names, then seal again."
         page "A golden record promises that a model on a machine gives exactly these launches, code objects, packets and tokens. It is sealed only where two plannings give the same bytes, all routes give the same tokens, a proof of these packets holds, the working tree has no uncommitted change outside the registry, and the record verifies at once. `refrain golden seal --dry-run` says what would be sealed.";
+    NotPublished 45 "a token was not published and ran eagerly"
+        remedy "Read the message: the ring had no room before the deadline. Raise the deadline or lower --in-flight, and make a new session."
+        page "A token whose packets could not be published has not run and never will, so it is executed eagerly from the same state, once the tokens before it have completed, and counted. The session stays eager afterwards. With --retain whole this is an error. After a packet was published nothing falls back, because the token might run twice.";
+    Transition 46 "a change of text, position, bucket or plan is not possible"
+        remedy "Wait until nothing is in flight and start the text again; after a failure make a new session."
+        page "A new text, a jump, another bucket or another plan changes bytes that tokens in flight read. Each is done with nothing in flight, and none but another plan after a failure: what a failed token left behind is unknown. A text goes forward one position at a time. Going back is possible where the model keeps nothing but rows of keys and values; a recurrent state or a convolution window stands at one position only. Going forward over rows that were never decoded would attend to bytes of an earlier text.";
+    BeyondContext 47 "positions beyond those that were planned"
+        remedy "Plan a longer context or bucket, or ask for fewer tokens."
+        page "The KV cache, the grids of attention and the bound checks of every proof end at the plan's bucket. More positions are another plan: nothing grows while a tape exists. Requests that would pass the end are refused before the first token.";
+    GraphAbsent 48 "the runtime captures no graphs"
+        remedy "Leave out the graph arm, or install a ROCm whose HIP has stream capture."
+        page "The graph arm of a benchmark is a captured HIP graph. The HIP library at hand lacks one of hipStreamBeginCapture, hipStreamEndCapture, hipGraphInstantiate, hipGraphLaunch, hipGraphExecDestroy and hipGraphDestroy.";
+    ReplayShare 49 "fewer tokens were replayed than required"
+        remedy "Read the refusals in the report: they name what kept tokens from being replayed."
+        page "With --require-replay PERCENT a benchmark counts, over every retained arm that was asked for, the tokens that were replayed. An arm that was refused counts as none. A run in which replay silently did not happen is then a failure and not a slow success.";
+    CpuRetains 50 "a retained form is asked of the CPU"
+        remedy "Leave out --retain, --verify and --proof with --device cpu, or use --device soft:gfxNNNN, which has packets."
+        page "A retained form is packets that a GPU's command processor executes without the host. With `--device cpu` the host executes every launch of the plan itself, so there is nothing to encode, to replay or to prove. That its results are those of the kernels is tested byte by byte against the software GPU. Only `refrain run` takes this device.";
 }
 
 impl Code {
@@ -173,6 +194,7 @@ impl Code {
             PlacementError::Unified { .. } => Some(Self::SpillUnified),
             PlacementError::Experts { .. } => Some(Self::SpillExperts),
             PlacementError::HostExec { .. } => Some(Self::HostExec),
+            PlacementError::HostActivations { .. } => Some(Self::HostActivations),
             PlacementError::Pinned { .. } => Some(Self::PinnedShort),
         }
     }

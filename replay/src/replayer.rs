@@ -41,6 +41,15 @@ pub enum ReplayError {
         /// The device's answer.
         source: DeviceError,
     },
+    /// A token was refused before any of its packets was published: nothing of it ran or ever will,
+    /// so it may be executed otherwise once the tokens before it have completed.
+    #[error("token {token} was not published: {source}")]
+    NotPublished {
+        /// The token, counted from 0 since the replayer was made.
+        token: u64,
+        /// The device's answer.
+        source: DeviceError,
+    },
     /// The device failed.
     #[error("token {token}: {source}")]
     Device {
@@ -82,6 +91,7 @@ pub struct Replayer {
     submitted: u64,
     completed: u64,
     host_times: HostTimes,
+    last_host: Duration,
     poisoned: Option<String>,
 }
 
@@ -181,6 +191,7 @@ impl Replayer {
             submitted: 0,
             completed: 0,
             host_times: HostTimes::default(),
+            last_host: Duration::ZERO,
             poisoned: None,
         })
     }
@@ -210,6 +221,16 @@ impl Replayer {
         &self.host_times
     }
 
+    /// Host path of the token published last.
+    pub const fn last_host(&self) -> Duration {
+        self.last_host
+    }
+
+    /// Why nothing is replayed any more, if so.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poisoned.as_deref()
+    }
+
     /// The kernarg arena's bytes as they are now, for tests of "written once".
     ///
     /// # Errors
@@ -230,18 +251,26 @@ impl Replayer {
             self.wait_oldest()?;
         }
         let result = self.publish();
-        result.map_err(|source| {
-            self.poison(ReplayError::Device {
-                // A stopped queue says so here; the oldest token in flight is the one that stopped it.
-                token: self.completed,
-                source,
+        result.map_err(|(published, source)| {
+            // A stopped queue says so here; the oldest token in flight is the one that stopped it.
+            let stopped = matches!(source, DeviceError::Queue { .. });
+            self.poison(match published || stopped {
+                false => ReplayError::NotPublished {
+                    token: self.submitted,
+                    source,
+                },
+                true => ReplayError::Device {
+                    token: self.completed,
+                    source,
+                },
             })
         })?;
         self.submitted += 1;
         Ok(())
     }
 
-    fn publish(&mut self) -> Result<(), DeviceError> {
+    /// An error comes with whether the token may have begun to run.
+    fn publish(&mut self) -> Result<(), (bool, DeviceError)> {
         let index = (self.submitted % self.slots.len() as u64) as usize;
         let Some(slot) = self.slots.get_mut(index) else {
             return Ok(());
@@ -256,24 +285,32 @@ impl Replayer {
         let mut done = 0;
         while done < total {
             let count = chunk.min(total - done);
-            let first = self.queue.reserve_within(count as u64, self.deadline)?;
+            let failed = |source| (done > 0, source);
+            let first = self
+                .queue
+                .reserve_within(count as u64, self.deadline)
+                .map_err(failed)?;
             let start = Instant::now();
             if done == 0 {
                 slot.first_id = first;
             }
             let packet = |i: usize| self.packets.get(done + i).unwrap_or(&slot.last);
             for (i, id) in (0..count).zip(first..) {
-                self.queue.write_body(id, packet(i))?;
+                self.queue.write_body(id, packet(i)).map_err(failed)?;
             }
             for (i, id) in (0..count).zip(first..) {
                 let [a, b, c, d, ..] = *packet(i);
-                self.queue.publish(id, u32::from_le_bytes([a, b, c, d]))?;
+                let header = u32::from_le_bytes([a, b, c, d]);
+                let published = self.queue.publish(id, header);
+                published.map_err(|source| (true, source))?;
             }
-            self.queue.ring(first + count as u64 - 1)?;
+            let last = first + count as u64 - 1;
+            self.queue.ring(last).map_err(|source| (true, source))?;
             host += start.elapsed();
             done += count;
         }
         self.host_times.add(host);
+        self.last_host = host;
         Ok(())
     }
 
@@ -315,6 +352,19 @@ impl Replayer {
                 Err(self.poison(error))
             }
         }
+    }
+
+    /// Waits until the tokens published before one that was not have completed.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if one of them fails; then the token may not be executed otherwise.
+    pub(crate) fn finish_published(&mut self) -> Result<(), ReplayError> {
+        let reason = self.poisoned.take();
+        let finished = self.drain();
+        if finished.is_ok() {
+            self.poisoned = reason;
+        }
+        finished
     }
 
     /// Waits until no token is in flight.

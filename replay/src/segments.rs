@@ -124,6 +124,7 @@ pub struct SegmentReplayer {
     submitted: u64,
     completed: u64,
     host_times: HostTimes,
+    last_host: Duration,
     poisoned: Option<String>,
 }
 
@@ -206,6 +207,7 @@ impl SegmentReplayer {
             submitted: 0,
             completed: 0,
             host_times: HostTimes::default(),
+            last_host: Duration::ZERO,
             poisoned: None,
         })
     }
@@ -224,6 +226,26 @@ impl SegmentReplayer {
     /// Tokens published and not yet known to be complete.
     pub const fn in_flight(&self) -> u64 {
         self.submitted - self.completed
+    }
+
+    /// Tokens known to be complete.
+    pub const fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Host path of the token published last.
+    pub const fn last_host(&self) -> Duration {
+        self.last_host
+    }
+
+    /// The kernarg arena's bytes as they are now.
+    ///
+    /// # Errors
+    /// The device's answer.
+    pub fn arena_bytes(&self) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![0; self.arena.len() as usize];
+        self.arena.read(0, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Time of each token on the host path: signals, packets, doorbell; no waiting, no steps of the
@@ -293,6 +315,7 @@ impl SegmentReplayer {
         self.queue.ring(first + packets.len() as u64 - 1)?;
         host += start.elapsed();
         self.host_times.add(host);
+        self.last_host = host;
         Ok(())
     }
 

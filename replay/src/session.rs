@@ -5,6 +5,7 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
+use crate::lifecycle::transition::Transition;
 use crate::lifecycle::{
     Checked, Poisoned, Ready, ReadySegments, Stage, instance_code, is_real, one_tape,
 };
@@ -24,6 +25,10 @@ use refrain_recorder::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+mod change;
+
+use change::Member;
 
 /// Byte that scratch and KV are filled with before runs that are compared: what the first run wrote
 /// must not be there for the second to find.
@@ -118,6 +123,9 @@ impl SessionError {
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
             Self::Refused(refusal) => Some(refusal.clone()),
             Self::Instance(error) => instance_code(error).map(|code| Refusal::new(code, error)),
+            Self::Replay(error @ ReplayError::NotPublished { .. }) => {
+                Some(Refusal::new(Code::NotPublished, error))
+            }
             _ => None,
         }
     }
@@ -188,6 +196,10 @@ pub struct Counters {
     /// Token steps, on either route, that ran after their text had ended and changed nothing: those
     /// in flight when the host read the end.
     pub past_end_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Refusals by code.
     pub refusals: RefusalCounts,
     /// Host time of an eager token in microseconds, median: launch calls, no waiting.
@@ -210,6 +222,13 @@ pub struct Session {
     lowered: Option<Lowered>,
     standing: Standing,
     eager: EagerExecutor,
+    /// Executors of the family's other buckets; empty for a plan by itself.
+    others: Vec<Member>,
+    /// Positions that the executors in place serve are below this.
+    bucket: u32,
+    /// Whether a token that was not published is executed eagerly.
+    falls_back: bool,
+    retained_times: HostTimes,
     instance: Instance,
     opened: OpenedDevice,
     agreement: Option<Reconciled>,
@@ -238,6 +257,8 @@ struct TextSteps {
     submitted: u64,
     /// Steps counted as past the end.
     past_end: u64,
+    /// Position of the first step.
+    origin: u32,
 }
 
 impl Session {
@@ -306,7 +327,11 @@ impl Session {
                 credentials,
             };
             match retain(&opened, plan, source, objects, setting) {
-                Ok(retained) => return Ok(Self::with(opened, retained)),
+                Ok(retained) => {
+                    let mut session = Self::with(opened, retained);
+                    session.falls_back = options.retain == Retain::Auto;
+                    return Ok(session);
+                }
                 Err(poisoned) if options.retain == Retain::Auto => {
                     refusal = poisoned.error.refusal();
                     if refusal.is_none() {
@@ -364,6 +389,10 @@ impl Session {
             lowered,
             standing,
             eager,
+            others: Vec::new(),
+            bucket: instance.plan().options.bucket,
+            falls_back: false,
+            retained_times: HostTimes::default(),
             instance,
             opened,
             agreement,
@@ -440,9 +469,9 @@ impl Session {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         counters.eager_host_us = self.eager_times.median_us().or(self.beside_host_us);
-        let retained = self.replayer.as_ref().map(Replayer::host_times);
         let segments = self.segments.as_ref().map(|row| row.replayer.host_times());
-        counters.retained_host_us = retained.or(segments).and_then(HostTimes::median_us);
+        let segments = segments.and_then(HostTimes::median_us);
+        counters.retained_host_us = self.retained_times.median_us().or(segments);
         counters.host = self.eager.host_counters();
         counters
     }
@@ -464,14 +493,65 @@ impl Session {
     /// Prompt errors and device errors.
     pub fn start(&mut self, prompt: &[u32], generate: u32) -> Result<(), SessionError> {
         self.idle()?;
+        self.judge(Transition::Reset)?;
         self.instance.reset(prompt, generate)?;
+        self.begin(0, prompt.len());
+        Ok(())
+    }
+
+    fn begin(&mut self, origin: u32, prompt: usize) {
         self.next_seq = 1;
         self.stop = None;
         self.cancelled = false;
         self.text = TextSteps {
-            prompt: prompt.len().saturating_sub(1) as u64,
+            prompt: prompt.saturating_sub(1) as u64,
+            origin,
             ..TextSteps::default()
         };
+    }
+
+    /// Position of the next step.
+    fn position(&self) -> u32 {
+        let steps = u32::try_from(self.text.submitted).unwrap_or(u32::MAX);
+        self.text.origin.saturating_add(steps)
+    }
+
+    fn step_eager(&mut self) -> Result<(), SessionError> {
+        let start = Instant::now();
+        let hosted = self.counters.barriers_per_token > 0;
+        self.eager.submit(&self.instance)?;
+        // With steps of the host the call waits for the GPU as well.
+        if !hosted {
+            self.eager_times.add(start.elapsed());
+        }
+        self.counters.eager_tokens += 1;
+        Ok(self.eager.wait()?)
+    }
+
+    fn step_retained(&mut self) -> Result<(), SessionError> {
+        if let Some(replayer) = &mut self.replayer {
+            match replayer.submit() {
+                Ok(()) => self.retained_times.add(replayer.last_host()),
+                Err(error @ ReplayError::NotPublished { .. }) if self.falls_back => {
+                    return self.fall_back(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        } else if let Some(segments) = &mut self.segments {
+            let mut host = self.eager.host();
+            segments.replayer.submit(&self.instance, &mut host)?;
+        } else if self.counters.fallbacks > 0 {
+            // The rest of a text whose token fell back.
+            return self.step_eager();
+        } else {
+            let reason = match &self.refusal {
+                Some(refusal) => refusal.to_string(),
+                None => "it was made with Retain::None".to_owned(),
+            };
+            return Err(SessionError::NotRetained { reason });
+        }
+        self.counters.replayed_tokens += 1;
+        self.counters.replayed_launches += self.outside_splits;
         Ok(())
     }
 
@@ -570,34 +650,10 @@ impl Session {
     }
 
     fn run_step(&mut self, route: Route) -> Result<(), SessionError> {
+        self.bucket_of(self.position())?;
         match route {
-            Route::Eager => {
-                let start = Instant::now();
-                let hosted = self.counters.barriers_per_token > 0;
-                self.eager.submit(&self.instance)?;
-                // With steps of the host the call waits for the GPU as well.
-                if !hosted {
-                    self.eager_times.add(start.elapsed());
-                }
-                self.counters.eager_tokens += 1;
-                self.eager.wait()?;
-            }
-            Route::Retained => {
-                if let Some(replayer) = &mut self.replayer {
-                    replayer.submit()?;
-                } else if let Some(segments) = &mut self.segments {
-                    let mut host = self.eager.host();
-                    segments.replayer.submit(&self.instance, &mut host)?;
-                } else {
-                    let reason = match &self.refusal {
-                        Some(refusal) => refusal.to_string(),
-                        None => "it was made with Retain::None".to_owned(),
-                    };
-                    return Err(SessionError::NotRetained { reason });
-                }
-                self.counters.replayed_tokens += 1;
-                self.counters.replayed_launches += self.outside_splits;
-            }
+            Route::Eager => self.step_eager()?,
+            Route::Retained => self.step_retained()?,
         }
         self.counters.all_launches += self.outside_splits;
         self.text.submitted += 1;

@@ -1,4 +1,4 @@
-//! Naming a device: `auto`, `soft:gfxNNNN`, `rocm:N`.
+//! Naming a device: `auto`, `soft:gfxNNNN`, `rocm:N`, `cpu`.
 
 use refrain_kernels::Target;
 use std::fmt;
@@ -12,12 +12,14 @@ pub enum DeviceSpec {
     Soft(Target),
     /// A ROCm device by ordinal.
     Rocm(u32),
+    /// No GPU: this machine's CPU executes the launches.
+    Cpu,
 }
 
 /// A device name that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "device {given:?} is none of auto, {}, rocm:N (N from 0)",
+    "device {given:?} is none of auto, {}, rocm:N (N from 0), cpu",
     soft_names()
 )]
 pub struct DeviceSpecError {
@@ -45,6 +47,7 @@ impl DeviceSpec {
         };
         match text.split_once(':') {
             None if text == "auto" => Ok(Self::Auto),
+            None if text == "cpu" => Ok(Self::Cpu),
             Some(("soft", target)) => Target::parse(target).map(Self::Soft).ok_or_else(error),
             Some(("rocm", ordinal)) if ordinal.bytes().all(|b| b.is_ascii_digit()) => {
                 ordinal.parse().map(Self::Rocm).map_err(|_| error())
@@ -68,6 +71,7 @@ impl fmt::Display for DeviceSpec {
             Self::Auto => f.write_str("auto"),
             Self::Soft(target) => write!(f, "soft:{target}"),
             Self::Rocm(ordinal) => write!(f, "rocm:{ordinal}"),
+            Self::Cpu => f.write_str("cpu"),
         }
     }
 }
@@ -85,6 +89,7 @@ mod tests {
             "soft:gfx1201",
             "rocm:0",
             "rocm:17",
+            "cpu",
         ] {
             assert_eq!(DeviceSpec::parse(name).unwrap().to_string(), name);
         }
@@ -104,6 +109,8 @@ mod tests {
             "rocm:+1",
             "rocm:99999999999",
             "cuda:0",
+            "cpu:0",
+            "CPU",
             "auto:0",
         ] {
             let error = DeviceSpec::parse(name).expect_err(name).to_string();

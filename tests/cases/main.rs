@@ -7,6 +7,7 @@
 
 mod bad_objects;
 mod conformance;
+mod cpu;
 mod golden;
 mod in_flight;
 mod issues;
@@ -14,5 +15,6 @@ mod mutate;
 mod oracle;
 mod parity;
 mod placement;
+mod quantised;
 mod second;
 mod strict;

@@ -12,9 +12,9 @@ use refrain_planner::identity::hex;
 use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
-use refrain_planner::plan::{Arg, BufferKind, StepBody};
+use refrain_planner::plan::{Activations, Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
-use refrain_recorder::{EmbeddedObjects, FileSource};
+use refrain_recorder::{BufferState, EmbeddedObjects, FileSource};
 use refrain_replay::strict::StrictConfig;
 use refrain_replay::{DeviceSpec, OpenedDevice, Route, Session, SessionOptions, SoftOptions};
 use serde::Deserialize;
@@ -84,6 +84,8 @@ pub struct Setup {
     pub session: SessionOptions,
     /// Element type of the KV cache.
     pub kv: Dtype,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
     /// Tokens of context; `None` for the model's.
     pub context: Option<u32>,
     /// Positions of the plan; `None` for the context.
@@ -107,6 +109,7 @@ impl Setup {
             target,
             session: SessionOptions::default(),
             kv: Dtype::F32,
+            activations: Activations::Exact,
             context: None,
             bucket: None,
             fused: true,
@@ -127,6 +130,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
     let machine = Machine::load(setup.target.name())?;
     let options = CompileOptions {
         kv_dtype: setup.kv,
+        activations: setup.activations,
         context: setup.context,
         bucket: setup.bucket,
         no_fuse: if setup.fused {
@@ -185,7 +189,15 @@ pub fn scrub(session: &Session) -> anyhow::Result<()> {
 /// # Errors
 /// Device errors, or a plan without a sampling launch.
 pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
-    let plan = session.instance().plan();
+    let states = session.snapshot()?;
+    logits_of(session.instance().plan(), &states)
+}
+
+/// The logits in a snapshot of a plan's buffers.
+///
+/// # Errors
+/// A plan without a sampling launch.
+pub fn logits_of(plan: &CheckedPlan, states: &[BufferState]) -> anyhow::Result<Vec<f32>> {
     let vocab = plan.model.geometry.vocab as usize;
     let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
     let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
@@ -195,8 +207,7 @@ pub fn logits(session: &mut Session) -> anyhow::Result<Vec<f32>> {
     let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
         anyhow::bail!("argmax does not read a region first");
     };
-    let state = session.snapshot()?;
-    let bytes = &state[buffer as usize].bytes[offset as usize..][..vocab * 4];
+    let bytes = &states[buffer as usize].bytes[offset as usize..][..vocab * 4];
     Ok(bytes
         .as_chunks::<4>()
         .0

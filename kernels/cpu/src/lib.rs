@@ -10,6 +10,7 @@
 //! what a format is (`refrain-kernels`). This is one of the three crates that may use `unsafe`: for
 //! SIMD intrinsics.
 
+pub mod decode;
 mod engine;
 mod error;
 pub mod exact;

@@ -106,6 +106,19 @@ int __builtin_amdgcn_permlanex16(int, int value, int, int, bool, bool) {
 int __builtin_amdgcn_readlane(int value, int lane) {
   return (int)lanes::from_lane((unsigned)value, (unsigned)lane);
 }
+unsigned __builtin_amdgcn_perm(unsigned high, unsigned low, unsigned selectors) {
+  unsigned long long bytes = (unsigned long long)high << 32 | low;
+  unsigned out = 0;
+  for (int i = 0; i < 4; i++) out |= (unsigned)(bytes >> 8 * (selectors >> 8 * i & 7) & 255) << 8 * i;
+  return out;
+}
+int __builtin_amdgcn_sudot4(bool a_signed, int a, bool b_signed, int b, int sum, bool) {
+  for (int i = 0; i < 4; i++) {
+    int x = a >> 8 * i & 255, y = b >> 8 * i & 255;
+    sum += (a_signed ? (signed char)x : x) * (b_signed ? (signed char)y : y);
+  }
+  return sum;
+}
 void __builtin_amdgcn_s_barrier() { lanes::meet(lanes::group, lanes::threads, lanes::current, 0); }
 #define __builtin_amdgcn_fence(...) (void)0
 #define __builtin_amdgcn_sched_barrier(mask) (void)0
@@ -237,10 +250,10 @@ static void check_gemv(u32 m, u32 k) {
         if (type == 1 && !add) gemv_f16(b, in, o, r0, m, k);
         if (type == 2 && !add) gemv_bf16(b, in, o, r0, m, k);
         if (type == 3 && !add) gemv_q8_0(b, in, o, r0, m, k, m);
-        if (type == 0 && add) gemv_f32_add(b, in, o, o, r0, m, k);
-        if (type == 1 && add) gemv_f16_add(b, in, o, o, r0, m, k);
-        if (type == 2 && add) gemv_bf16_add(b, in, o, o, r0, m, k);
-        if (type == 3 && add) gemv_q8_0_add(b, in, o, o, r0, m, k, m);
+        if (type == 0 && add) gemv_add_f32(b, in, o, o, r0, m, k);
+        if (type == 1 && add) gemv_add_f16(b, in, o, o, r0, m, k);
+        if (type == 2 && add) gemv_add_bf16(b, in, o, o, r0, m, k);
+        if (type == 3 && add) gemv_add_q8_0(b, in, o, o, r0, m, k, m);
       });
       std::vector<double> want(m);
       for (u32 r = 0; r < m; r++) {

@@ -16,6 +16,7 @@ macro_rules! prepare {
             op: Op::$op,
             dtype: Some(Dtype::$dtype),
             head_dim: None,
+            habit: None,
             args: &[
                 input("q"), input("k"), input("v"), $($norm,)* input("table"), input("control"),
                 output("q_out"), output("kcache"), output("vcache"), int("heads"),
@@ -74,6 +75,7 @@ macro_rules! split {
             op: Op::AttnSplit,
             dtype: Some(Dtype::$dtype),
             head_dim: Some($dim),
+            habit: None,
             args: &[
                 input("q"), input("kcache"), input("vcache"), input("control"), output("part"),
                 output("stats"), int("heads"), int("kv_heads"), int("splits"), float("scale"),
@@ -107,6 +109,7 @@ macro_rules! merge {
             op: Op::$op,
             dtype: None,
             head_dim: None,
+            habit: None,
             args: &[
                 input("part"), input("stats"), $($pointer,)? input("control"), output("out"),
                 int("heads"), int("head_dim"), int("splits"),
@@ -135,6 +138,7 @@ const Q_GATE_SPLIT: KernelRow = KernelRow {
     op: Op::QGateSplit,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("qg"),
         output("q"),
@@ -160,6 +164,7 @@ const SIGMOID_MUL: KernelRow = KernelRow {
     op: Op::SigmoidMul,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[input("x"), input("gate"), output("out"), int("n")],
     block: 256,
     grid: Grid::Elements {

@@ -1,10 +1,10 @@
 //! Kernels of a plain transformer decode step, and the end of every step.
 
 use super::terms::{
-    E, HEAD_DIM, HEADS, K, KV_DIM, KV_HEADS, N, POS, PROMPT_LEN, R0, R1, ROT_DIM,
-    ROWS as ROW_COUNT, TOKEN, float, inout, input, int, output,
+    E, HEAD_DIM, HEADS, KV_DIM, KV_HEADS, N, POS, PROMPT_LEN, ROT_DIM, ROWS as ROW_COUNT, TOKEN,
+    float, granule, inout, input, int, output, planes, weight_rows,
 };
-use crate::{Access, Dtype, Effect, Grid, KernelRow, Need, Op, Span, Term, Word};
+use crate::{Access, Dtype, Effect, Grid, Habit, KernelRow, Need, Op, Span, Term, Word};
 
 /// Plain embedding tables; `$bytes` is the element size.
 macro_rules! embed {
@@ -14,6 +14,7 @@ macro_rules! embed {
             op: Op::Embed,
             dtype: Some(Dtype::$dtype),
             head_dim: None,
+            habit: None,
             args: &[input("table"), input("control"), output("out"), int("e")],
             block: 256,
             grid: Grid::Elements { count: "e", per_block: 256 },
@@ -30,48 +31,60 @@ macro_rules! embed {
     };
 }
 
-const EMBED_Q8_0: KernelRow = KernelRow {
-    symbol: "embed_q8_0",
-    op: Op::Embed,
-    dtype: Some(Dtype::Q8_0),
-    head_dim: None,
-    args: &[
-        input("table"),
-        input("control"),
-        output("out"),
-        int("e"),
-        int("rows"),
-    ],
-    block: 256,
-    grid: Grid::Elements {
-        count: "e",
-        per_block: 256,
-    },
-    lds_bytes: 0,
-    needs: &[
-        Need::Positive("e"),
-        Need::MultipleOf("e", 32),
-        Need::Positive("rows"),
-    ],
-    effects: &[
-        bytes!(Read "table", [1 * TOKEN * E], [1 * TOKEN * E, 1 * E]),
-        bytes!(
-            Read "table",
-            [1 * ROW_COUNT * E, 1 * TOKEN * E / 16],
-            [1 * ROW_COUNT * E, 1 * TOKEN * E / 16, 1 * E / 16]
-        ),
-        word!(Read Token),
-        bytes!(Write "out", [], [4 * E]),
-    ],
-    may_alias: &[],
-    idle_when_done: false,
-};
+/// Tables in blocks: 16 elements to a thread.
+macro_rules! embed_blocks {
+    ($symbol:expr, $dtype:ident) => {
+        KernelRow {
+            symbol: $symbol,
+            op: Op::Embed,
+            dtype: Some(Dtype::$dtype),
+            head_dim: None,
+            habit: None,
+            args: &[
+                input("table"),
+                input("control"),
+                output("out"),
+                int("e"),
+                int("rows"),
+            ],
+            block: 256,
+            grid: Grid::Elements {
+                count: "e",
+                per_block: 4096,
+            },
+            lds_bytes: 0,
+            needs: &[
+                Need::Positive("e"),
+                Need::MultipleOf("e", granule(Dtype::$dtype)),
+                Need::Positive("rows"),
+            ],
+            effects: {
+        const REST: &[Effect] = &[word!(Read Token), bytes!(Write "out", [], [4 * E])];
+                const N: usize = planes(Dtype::$dtype) + REST.len();
+                const ALL: [Effect; N] = weight_rows(
+                    Dtype::$dtype,
+                    &["table"],
+                    (terms!(1 * TOKEN), terms!(1 * TOKEN, 1)),
+                    (ROW_COUNT, E),
+                    REST,
+                );
+                &ALL
+            },
+            may_alias: &[],
+            idle_when_done: false,
+        }
+    };
+}
+
+/// Tables in blocks.
+pub(super) static TABLES: [KernelRow; 12] = table_formats!(embed_blocks, "embed");
 
 const RMSNORM: KernelRow = KernelRow {
     symbol: "rmsnorm",
     op: Op::RmsNorm,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[input("x"), input("w"), output("y"), int("n"), float("eps")],
     block: 256,
     grid: Grid::One,
@@ -86,75 +99,87 @@ const RMSNORM: KernelRow = KernelRow {
     idle_when_done: false,
 };
 
-/// A GEMV over a weight; `$w` are its effects on the weight, `$extra` what Q8_0 takes more.
-macro_rules! gemv {
-    ($symbol:literal, $dtype:ident, $multiple:literal, [$($w:expr),*], [$($int:literal)?], [$($need:expr)?]) => {
+/// A vector of `n`, normalised and also as int8.
+macro_rules! rmsnorm_quantise {
+    ($symbol:literal, $habit:ident) => {
         KernelRow {
             symbol: $symbol,
-            op: Op::Gemv,
-            dtype: Some(Dtype::$dtype),
+            op: Op::RmsNormQuantise,
+            dtype: None,
             head_dim: None,
+            habit: Some(Habit::$habit),
             args: &[
-                input("w"), input("x"), output("y"), int("r0"), int("r1"), int("k"), $(int($int))?
+                input("x"), input("w"), output("y"), output("q"), int("n"), float("eps"),
             ],
             block: 256,
-            grid: Grid::Rows { per_block: 16 },
-            lds_bytes: 0,
+            grid: Grid::One,
+            lds_bytes: 32,
             needs: &[
-                Need::Below("r0", "r1"), Need::Positive("k"), Need::MultipleOf("k", $multiple),
-                $($need)?
+                Need::Positive("n"), Need::MultipleOf("n", Habit::$habit.block() as u32),
             ],
             effects: &[
-                $($w,)*
-                bytes!(Read "x", [], [4 * K]),
-                bytes!(Write "y", [4 * R0], [4 * R1]),
+                bytes!(Read "x", [], [4 * N]),
+                bytes!(Read "w", [], [4 * N]),
+                bytes!(Write "y", [], [4 * N]),
+                activation!(Write "q", N),
             ],
             may_alias: &[],
             idle_when_done: false,
         }
     };
 }
-macro_rules! gemv_add {
-    ($symbol:literal, $dtype:ident, $multiple:literal, [$($w:expr),*], [$($int:literal)?], [$($need:expr)?]) => {
+
+/// A vector of `n` as int8.
+macro_rules! quantise {
+    ($symbol:literal, $habit:ident) => {
         KernelRow {
             symbol: $symbol,
-            op: Op::GemvAdd,
-            dtype: Some(Dtype::$dtype),
+            op: Op::Quantise,
+            dtype: None,
             head_dim: None,
-            args: &[
-                input("w"), input("x"), input("residual"), output("y"), int("r0"), int("r1"),
-                int("k"), $(int($int))?
-            ],
+            habit: Some(Habit::$habit),
+            args: &[input("x"), output("q"), int("n")],
             block: 256,
-            grid: Grid::Rows { per_block: 16 },
+            grid: Grid::Elements { count: "n", per_block: 2048 },
             lds_bytes: 0,
             needs: &[
-                Need::Below("r0", "r1"), Need::Positive("k"), Need::MultipleOf("k", $multiple),
-                $($need)?
+                Need::Positive("n"), Need::MultipleOf("n", Habit::$habit.block() as u32),
             ],
-            effects: &[
-                $($w,)*
-                bytes!(Read "x", [], [4 * K]),
-                bytes!(Read "residual", [4 * R0], [4 * R1]),
-                bytes!(Write "y", [4 * R0], [4 * R1]),
-            ],
-            may_alias: &[("residual", "y")],
+            effects: &[bytes!(Read "x", [], [4 * N]), activation!(Write "q", N)],
+            may_alias: &[],
             idle_when_done: false,
         }
     };
 }
-const W32: Effect = bytes!(Read "w", [4 * R0 * K], [4 * R1 * K]);
-const W16: Effect = bytes!(Read "w", [2 * R0 * K], [2 * R1 * K]);
-const Q8_QUANTS: Effect = bytes!(Read "w", [1 * R0 * K], [1 * R1 * K]);
-const Q8_SCALES: Effect =
-    bytes!(Read "w", [1 * ROW_COUNT * K, 1 * R0 * K / 16], [1 * ROW_COUNT * K, 1 * R1 * K / 16]);
-const IN_ROWS: Need = Need::AtMost("r1", "rows");
+
+const ROTATE: KernelRow = KernelRow {
+    symbol: "rotate_256",
+    op: Op::Rotate,
+    dtype: None,
+    head_dim: None,
+    habit: None,
+    args: &[input("x"), output("y"), int("n")],
+    block: 256,
+    grid: Grid::Elements {
+        count: "n",
+        per_block: 2048,
+    },
+    lds_bytes: 0,
+    needs: &[Need::Positive("n"), Need::MultipleOf("n", 256)],
+    effects: &[
+        bytes!(Read "x", [], [4 * N]),
+        bytes!(Write "y", [], [4 * N]),
+    ],
+    may_alias: &[],
+    idle_when_done: false,
+};
 
 const QK_NORM: KernelRow = KernelRow {
     symbol: "qk_norm",
     op: Op::QkNorm,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         inout("q"),
         inout("k"),
@@ -189,6 +214,7 @@ const ROPE: KernelRow = KernelRow {
     op: Op::Rope,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         inout("q"),
         inout("k"),
@@ -228,6 +254,7 @@ macro_rules! kv_write {
             op: Op::KvWrite,
             dtype: Some(Dtype::$dtype),
             head_dim: None,
+            habit: None,
             args: &[
                 input("k"),
                 input("v"),
@@ -268,6 +295,7 @@ macro_rules! attn_decode {
             op: Op::AttnDecode,
             dtype: Some(Dtype::$dtype),
             head_dim: Some($dim),
+            habit: None,
             args: &[
                 input("q"),
                 input("kcache"),
@@ -304,6 +332,7 @@ const SILU_MUL: KernelRow = KernelRow {
     op: Op::SiluMul,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[input("gate"), input("up"), output("out"), int("n")],
     block: 256,
     grid: Grid::Elements {
@@ -326,6 +355,7 @@ const ARGMAX: KernelRow = KernelRow {
     op: Op::Argmax,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[input("logits"), inout("control"), int("n")],
     block: 1024,
     grid: Grid::One,
@@ -345,6 +375,7 @@ const SAMPLE: KernelRow = KernelRow {
     op: Op::Sample,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("logits"),
         inout("control"),
@@ -384,6 +415,7 @@ const ADVANCE: KernelRow = KernelRow {
     op: Op::Advance,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[inout("control"), input("prompt"), output("ring")],
     block: 32,
     grid: Grid::One,
@@ -413,34 +445,18 @@ const ADVANCE: KernelRow = KernelRow {
 };
 
 /// The rows of a plain decode step.
-pub(super) const ROWS: [KernelRow; 29] = [
+pub(super) const ROWS: [KernelRow; 27] = [
     embed!("embed_f32", F32, 4),
     embed!("embed_f16", F16, 2),
     embed!("embed_bf16", BF16, 2),
-    EMBED_Q8_0,
     RMSNORM,
-    gemv!("gemv_f32", F32, 16, [W32], [], []),
-    gemv!("gemv_f16", F16, 16, [W16], [], []),
-    gemv!("gemv_bf16", BF16, 16, [W16], [], []),
-    gemv!(
-        "gemv_q8_0",
-        Q8_0,
-        32,
-        [Q8_QUANTS, Q8_SCALES],
-        ["rows"],
-        [IN_ROWS]
-    ),
-    gemv_add!("gemv_f32_add", F32, 16, [W32], [], []),
-    gemv_add!("gemv_f16_add", F16, 16, [W16], [], []),
-    gemv_add!("gemv_bf16_add", BF16, 16, [W16], [], []),
-    gemv_add!(
-        "gemv_q8_0_add",
-        Q8_0,
-        32,
-        [Q8_QUANTS, Q8_SCALES],
-        ["rows"],
-        [IN_ROWS]
-    ),
+    rmsnorm_quantise!("rmsnorm_quantise_q8_0", Q8_0),
+    rmsnorm_quantise!("rmsnorm_quantise_q8_1", Q8_1),
+    rmsnorm_quantise!("rmsnorm_quantise_q8_k", Q8_K),
+    quantise!("quantise_q8_0", Q8_0),
+    quantise!("quantise_q8_1", Q8_1),
+    quantise!("quantise_q8_k", Q8_K),
+    ROTATE,
     QK_NORM,
     ROPE,
     kv_write!("kv_write_f32", F32, 4),

@@ -5,18 +5,39 @@
 mod terms;
 mod attention;
 mod base;
+mod cache;
 mod gemv;
 mod moe;
 mod recurrent;
 
 use crate::KernelRow;
 
-const FAMILIES: [&[KernelRow]; 5] = [
+static FAMILIES: [&[KernelRow]; 25] = [
     &base::ROWS,
-    &gemv::ROWS,
+    &base::TABLES,
+    &gemv::PLAIN,
+    &gemv::PLAIN_CORE,
+    &gemv::ADD,
+    &gemv::ADD_CORE,
+    &gemv::BIAS,
+    &gemv::BIAS_CORE,
+    &gemv::SILU,
+    &gemv::SILU_CORE,
+    &gemv::GATED_ADD,
+    &gemv::TWO,
+    &gemv::THREE,
+    &gemv::FOUR,
+    &gemv::THREE_BIAS,
     &attention::ROWS,
+    &cache::ROWS,
     &recurrent::ROWS,
     &moe::ROWS,
+    &moe::GEMV,
+    &moe::GEMV_CORE,
+    &moe::GATE_UP,
+    &moe::GATE_UP_CORE,
+    &moe::DOWN,
+    &moe::DOWN_CORE,
 ];
 
 const COUNT: usize = {

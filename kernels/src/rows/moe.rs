@@ -3,7 +3,7 @@
 //! Which experts are read depends on data, so the declared span is all of them; ids past the last
 //! expert are clamped to it.
 
-use super::terms::{E, EXPERTS, K, M, N, R0, R1, TOP_K, input, int, output};
+use super::terms::{E, EXPERTS, K, M, N, R0, R1, TOP_K, granule, habit_of, input, int, output};
 use crate::{Access, Dtype, Effect, Grid, KernelRow, Need, Op, Span, Term};
 
 const ROUTE: KernelRow = KernelRow {
@@ -11,6 +11,7 @@ const ROUTE: KernelRow = KernelRow {
     op: Op::MoeRoute,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("logits"),
         output("ids"),
@@ -40,12 +41,14 @@ const ROUTE: KernelRow = KernelRow {
 
 /// Grouped GEMV: `y[j]` from expert `ids[j]`, rows of all chosen experts in one grid.
 macro_rules! grouped {
-    ($symbol:literal, $op:ident, $dtype:ident, [$($weight:literal),*]) => {
+    ($symbol:expr, $dtype:ident, $habit:expr, [$($rows:expr)?], [$($need:expr)?], $op:ident,
+     [$($weight:literal),*]) => {
         KernelRow {
             symbol: $symbol,
             op: Op::$op,
             dtype: Some(Dtype::$dtype),
             head_dim: None,
+            habit: $habit,
             args: &[
                 $(input($weight),)* input("x"), input("ids"), output("y"), int("experts"),
                 int("top_k"), int("m"), int("k"),
@@ -56,11 +59,11 @@ macro_rules! grouped {
             needs: &[
                 Need::Positive("experts"), Need::Positive("top_k"), Need::Positive("m"),
                 Need::MultipleOf("m", 16), Need::Positive("k"),
-                Need::MultipleOf("k", granule!($dtype)),
+                Need::MultipleOf("k", granule(Dtype::$dtype)),
             ],
             effects: &[
-                $(whole!($dtype $weight EXPERTS M K),)*
-                bytes!(Read "x", [], [4 * K]),
+                $(whole!($weight, [EXPERTS, M] K),)*
+                activation!(Read "x", K),
                 bytes!(Read "ids", [], [4 * TOP_K]),
                 bytes!(Write "y", [], [4 * TOP_K * M]),
             ],
@@ -72,12 +75,13 @@ macro_rules! grouped {
 
 /// The weighted sum of the chosen experts' down projections, plus the residual.
 macro_rules! down {
-    ($symbol:literal, $dtype:ident) => {
+    ($symbol:expr, $dtype:ident, $habit:expr, [$($rows:expr)?], [$($need:expr)?], down) => {
         KernelRow {
             symbol: $symbol,
             op: Op::MoeDownAdd,
             dtype: Some(Dtype::$dtype),
             head_dim: None,
+            habit: $habit,
             args: &[
                 input("w"), input("x"), input("ids"), input("weights"), input("residual"),
                 output("y"), int("r0"), int("r1"), int("experts"), int("top_k"), int("m"), int("k"),
@@ -88,11 +92,11 @@ macro_rules! down {
             needs: &[
                 Need::Below("r0", "r1"), Need::AtMost("r1", "m"), Need::Positive("experts"),
                 Need::Positive("top_k"), Need::Positive("k"),
-                Need::MultipleOf("k", granule!($dtype)),
+                Need::MultipleOf("k", granule(Dtype::$dtype)),
             ],
             effects: &[
-                whole!($dtype "w" EXPERTS M K),
-                bytes!(Read "x", [], [4 * TOP_K * K]),
+                whole!("w", [EXPERTS, M] K),
+                activation!(Read "x", TOP_K, K),
                 bytes!(Read "ids", [], [4 * TOP_K]),
                 bytes!(Read "weights", [], [4 * TOP_K]),
                 bytes!(Read "residual", [4 * R0], [4 * R1]),
@@ -109,6 +113,7 @@ const GATED_ADD: KernelRow = KernelRow {
     op: Op::GatedAdd,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("x"),
         input("gate"),
@@ -133,20 +138,14 @@ const GATED_ADD: KernelRow = KernelRow {
     idle_when_done: false,
 };
 
-/// The rows.
-pub(super) const ROWS: [KernelRow; 14] = [
-    ROUTE,
-    grouped!("moe_gemv_f32", MoeGemv, F32, ["w"]),
-    grouped!("moe_gemv_f16", MoeGemv, F16, ["w"]),
-    grouped!("moe_gemv_bf16", MoeGemv, BF16, ["w"]),
-    grouped!("moe_gemv_q8_0", MoeGemv, Q8_0, ["w"]),
-    grouped!("moe_gate_up_f32", MoeGateUp, F32, ["wg", "wu"]),
-    grouped!("moe_gate_up_f16", MoeGateUp, F16, ["wg", "wu"]),
-    grouped!("moe_gate_up_bf16", MoeGateUp, BF16, ["wg", "wu"]),
-    grouped!("moe_gate_up_q8_0", MoeGateUp, Q8_0, ["wg", "wu"]),
-    down!("moe_down_add_f32", F32),
-    down!("moe_down_add_f16", F16),
-    down!("moe_down_add_bf16", BF16),
-    down!("moe_down_add_q8_0", Q8_0),
-    GATED_ADD,
-];
+pub(super) static GEMV: [KernelRow; 11] = full_formats!(grouped, "moe_gemv", MoeGemv, ["w"]);
+pub(super) static GEMV_CORE: [KernelRow; 20] = core_formats!(grouped, "moe_gemv", MoeGemv, ["w"]);
+pub(super) static GATE_UP: [KernelRow; 11] =
+    full_formats!(grouped, "moe_gate_up", MoeGateUp, ["wg", "wu"]);
+pub(super) static GATE_UP_CORE: [KernelRow; 20] =
+    core_formats!(grouped, "moe_gate_up", MoeGateUp, ["wg", "wu"]);
+pub(super) static DOWN: [KernelRow; 11] = full_formats!(down, "moe_down_add", down);
+pub(super) static DOWN_CORE: [KernelRow; 20] = core_formats!(down, "moe_down_add", down);
+
+/// Rows without a weight.
+pub(super) static ROWS: [KernelRow; 2] = [ROUTE, GATED_ADD];

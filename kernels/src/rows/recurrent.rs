@@ -16,6 +16,7 @@ const CONV_SILU: KernelRow = KernelRow {
     op: Op::ConvSilu,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("m"),
         input("conv_w"),
@@ -48,6 +49,7 @@ const SHORT_CONV: KernelRow = KernelRow {
     op: Op::ShortConv,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("bcx"),
         input("conv_w"),
@@ -80,6 +82,7 @@ const L2_NORM: KernelRow = KernelRow {
     op: Op::L2Norm,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         inout("u"),
         int("nk"),
@@ -105,6 +108,7 @@ const DELTA_GATES: KernelRow = KernelRow {
     op: Op::DeltaGates,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("a"),
         input("b"),
@@ -138,6 +142,7 @@ const GATED_NORM: KernelRow = KernelRow {
     op: Op::GatedNorm,
     dtype: None,
     head_dim: None,
+    habit: None,
     args: &[
         input("o"),
         input("norm_w"),
@@ -174,6 +179,7 @@ macro_rules! step {
             op: Op::DeltaStep,
             dtype: None,
             head_dim: Some($dim),
+            habit: None,
             args: &[
                 input("u"),
                 input("decay"),
@@ -218,6 +224,7 @@ macro_rules! delta_net {
             op: Op::DeltaNet,
             dtype: None,
             head_dim: Some($dim),
+            habit: None,
             args: &[
                 input("m"),
                 input("z"),

@@ -12,7 +12,9 @@ use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
-use crate::plan::{Digest, Eligibility, Model, ModelFile, Options, Plan, RefusalReason, Step};
+use crate::plan::{
+    Activations, Digest, Eligibility, Exec, Model, ModelFile, Options, Plan, RefusalReason, Step,
+};
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
@@ -27,7 +29,7 @@ pub const DEFAULT_RING_ENTRIES: u32 = 64;
 pub struct CompileOptions {
     /// Tokens of context; `None` takes the model's longest, at most [`DEFAULT_CONTEXT`].
     pub context: Option<u32>,
-    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
+    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache, `Q8_0` takes 17/64.
     pub kv_dtype: Dtype,
     /// Positions of the plan are below this; `None` for the whole context.
     pub bucket: Option<u32>,
@@ -39,6 +41,8 @@ pub struct CompileOptions {
     pub gpu_layers: GpuLayers,
     /// Who multiplies the matrices of the others.
     pub exec: ExecChoice,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
 }
 
 impl Default for CompileOptions {
@@ -51,6 +55,7 @@ impl Default for CompileOptions {
             no_fuse: Vec::new(),
             gpu_layers: GpuLayers::All,
             exec: ExecChoice::Pcie,
+            activations: Activations::Exact,
         }
     }
 }
@@ -261,7 +266,17 @@ impl<'a> Prepared<'a> {
         let layers = self.bound.geometry.layers;
         let place = |gpu_layers| {
             let (bound, graph) = (&self.bound, &self.graph);
-            Placement::new(bound, graph, self.machine, gpu_layers, asked.exec)
+            let placed = Placement::new(bound, graph, self.machine, gpu_layers, asked.exec)?;
+            match placed.exec {
+                // Rows of one matrix would be summed in two ways.
+                Some(exec) if exec != Exec::Pcie && asked.activations != Activations::Exact => {
+                    Err(PlacementError::HostActivations {
+                        exec,
+                        activations: asked.activations.name(),
+                    })
+                }
+                _ => Ok(placed),
+            }
         };
         let gpu_layers = match asked.gpu_layers {
             GpuLayers::All => layers,
@@ -419,6 +434,7 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
     let CompileOptions {
         kv_dtype,
         ring_entries,
+        activations,
         ..
     } = *options;
     Ok(Options {
@@ -428,5 +444,6 @@ fn resolve(options: &CompileOptions, bound: &Bound, model: &str) -> Result<Optio
         ring_entries,
         gpu_layers: bound.geometry.layers,
         exec: None,
+        activations,
     })
 }

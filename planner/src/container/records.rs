@@ -9,10 +9,10 @@ use super::{RawSection, tag_text};
 use crate::machine::{Feature, Host, Link, LinkKind, Machine};
 use crate::memory::Memory;
 use crate::plan::{
-    Arg, At, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry, Hazard,
-    HostAdd, HostGemv, HostStep, HostWhy, Invalidate, Kernel, Launch, Model, ModelFile, Options,
-    Plan, RefusalReason, Region, Schedule, Share, SplitStep, Step, StepBody, Tensor, Transfer,
-    Wait,
+    Activations, Arg, At, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry,
+    Hazard, HostAdd, HostGemv, HostStep, HostWhy, Invalidate, Kernel, Launch, Model, ModelFile,
+    Options, Plan, RefusalReason, Region, Schedule, Share, SplitStep, Step, StepBody, Tensor,
+    Transfer, Wait,
 };
 use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
@@ -94,8 +94,10 @@ record!(Options {
     kv_dtype: Dtype,
     ring_entries: u32,
     gpu_layers: u32,
-    exec: Option<Exec>
+    exec: Option<Exec>,
+    activations: Activations
 });
+choice!(Activations { 1 => Exact, 2 => Int8 });
 choice!(Share { 1 => Auto, 2 => Pinned { millionths: u32 } });
 choice!(Exec { 1 => Pcie, 2 => Cpu, 3 => Passback { share: Share } });
 choice!(BufferKind {

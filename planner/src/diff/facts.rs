@@ -106,7 +106,7 @@ fn geometry(g: &Geometry, facts: &mut Facts) {
 
 fn structure(plan: &Plan, facts: &mut Facts) {
     facts.at("options".to_owned());
-    named!(plan.options, facts; context, bucket, kv_dtype, ring_entries, gpu_layers, exec);
+    named!(plan.options, facts; context, bucket, kv_dtype, ring_entries, gpu_layers, exec, activations);
     for (id, buffer) in plan.buffers.iter().enumerate() {
         facts.at(format!("buffer {id}"));
         named!(buffer, facts; name, kind, bytes, align);

@@ -96,8 +96,10 @@ fn head(out: &mut String, plan: &Plan) -> fmt::Result {
     }
     writeln!(
         out,
-        ", KV {}, ring of {}",
-        options.kv_dtype, options.ring_entries
+        ", KV {}, {} activations, ring of {}",
+        options.kv_dtype,
+        options.activations.name(),
+        options.ring_entries
     )
 }
 

@@ -134,7 +134,9 @@ fn extent(
     ranges: &WordRanges,
 ) -> Result<(u64, Extent), CatalogError> {
     let (low, high) = (ranges.lowest(), ranges.highest());
-    if let (Span::Bytes { .. }, [word]) = (effect.span, effect.moves_with().as_slice()) {
+    if let (Span::Bytes { .. } | Span::Plane { .. }, [word]) =
+        (effect.span, effect.moves_with().as_slice())
+    {
         let at = |value: u32| {
             let mut words = low;
             words.set(*word, value);

@@ -6,6 +6,7 @@
 //! gate/up pair is SiLU times up in a launch of its own, and a spilled down-projection a product with
 //! its residual.
 
+use super::forms::Form;
 use super::layout::ALIGN;
 use super::select::{Call, Selected, Selection, Tables};
 use super::{LowerError, immediates};
@@ -149,6 +150,18 @@ impl Builder<'_, '_> {
         let tables = self.selection.tables();
         let divided = division(tables, node).ok_or_else(|| none(&node.name))?;
         let (index, tensor, rows, why) = divided;
+        let form = Form::wanted(
+            tables.options,
+            refrain_kernels::Op::Gemv,
+            Some(tensor.dtype),
+        );
+        if let Some((_, _, name)) = form.made() {
+            return Err(LowerError::HostForm {
+                step: node.name.clone(),
+                dtype: tensor.dtype,
+                form: name,
+            });
+        }
         let x = match self.x {
             Some(x) => x,
             None => {

@@ -8,6 +8,7 @@
 mod arena;
 mod effects;
 mod error;
+mod forms;
 mod host;
 mod layout;
 mod rope;

@@ -16,6 +16,8 @@ pub enum Source {
     Fresh(usize, usize),
     /// A temporary of the row.
     Temp(usize),
+    /// The int8 form of a value that is written, in which later operations want it.
+    Int8(usize, usize),
     /// A weight.
     Weight(usize, usize),
     /// Rows of a weight.
@@ -28,6 +30,8 @@ pub enum Source {
     Size(Dim),
     /// A number.
     Number(u32),
+    /// Rows of the cache.
+    Context,
     /// Parts that the context is split into.
     Splits,
     /// The control block.
@@ -63,6 +67,8 @@ pub enum On {
     CacheAndHead,
     /// Elements of a linear-attention head.
     StateHead,
+    /// The int8 form in which later operations want the value that is written.
+    Wanted,
 }
 
 /// One kernel launch of a row.
@@ -87,6 +93,8 @@ pub enum When {
     Always,
     /// Where the context is split into more than one part.
     Split,
+    /// Where a later operation wants the value that is written as int8.
+    Int8,
 }
 
 /// One row: operations and the launches that do them.

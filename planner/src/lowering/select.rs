@@ -5,6 +5,7 @@
 
 use super::LowerError;
 use super::effects::immediates;
+use super::forms::{Form, Forms, Int8, activation};
 use super::host;
 use super::layout::BufferIds;
 use super::row::{On, Part, Row, Source, When};
@@ -12,7 +13,7 @@ use super::table::{FUSED, PLAIN};
 use crate::arch::RopeStyle;
 use crate::graph::{Graph, Node, Value, ValueId};
 use crate::plan::{Arg, BufferId, Geometry, HostStep, Options, Tensor};
-use refrain_kernels::{Dtype, KernelRow, Target, catalog, code_object, find_op};
+use refrain_kernels::{ArgKind, Dtype, Habit, KernelRow, Target, catalog, code_object, find_form};
 
 /// Tables that arguments point into.
 pub(super) struct Tables<'a> {
@@ -74,6 +75,7 @@ pub(super) fn select(
         last_reads: last_reads(graph),
         current: (0..graph.values.len()).collect(),
         values: graph.values.clone(),
+        forms: Forms::default(),
         launches: Vec::with_capacity(graph.nodes.len()),
     };
     let mut at = 0;
@@ -113,6 +115,8 @@ pub(super) struct Selection<'a> {
     /// Value that stands for each of the graph's, where a fusion made a new one of it.
     current: Vec<ValueId>,
     values: Vec<Value>,
+    /// Forms of the values besides f32.
+    forms: Forms,
     launches: Vec<Selected>,
 }
 
@@ -126,8 +130,9 @@ impl Selection<'_> {
             self.launches.push(step);
             return Ok(hosted);
         }
+        let wanted = self.wanted(at);
         let fused = FUSED.iter().find_map(|row| {
-            let window = self.window(row, rest.get(..row.ops.len())?);
+            let window = self.window(row, rest.get(..row.ops.len())?, wanted);
             window.fits(at + row.ops.len(), &self.last_reads)
         });
         let laid = match fused {
@@ -135,9 +140,17 @@ impl Selection<'_> {
             None => {
                 let node = &rest[0];
                 let row = plain_row(node)?;
-                self.window(row, &rest[..1]).launches()?
+                self.window(row, &rest[..1], wanted).launches()?
             }
         };
+        let launches = laid.launches.iter();
+        let written: Vec<_> = launches.flat_map(|launch| self.written(launch)).collect();
+        written
+            .into_iter()
+            .for_each(|value| self.forms.forget(value));
+        for (value, form, holder) in laid.forms {
+            self.forms.add(value, form, holder);
+        }
         self.launches.extend(laid.launches);
         self.values.extend(laid.added);
         for (old, new) in laid.renamed {
@@ -149,7 +162,9 @@ impl Selection<'_> {
     /// The plain launch of one operation.
     pub(super) fn plain(&self, node: &Node) -> Result<Call, LowerError> {
         let row = plain_row(node)?;
-        let laid = self.window(row, std::slice::from_ref(node)).launches()?;
+        let laid = self
+            .window(row, std::slice::from_ref(node), Form::PLAIN)
+            .launches()?;
         let mut launches = laid.launches.into_iter().flat_map(|step| step.calls);
         launches.next().ok_or_else(|| no_row(node))
     }
@@ -164,11 +179,47 @@ impl Selection<'_> {
         self.tables
     }
 
-    fn window<'a>(&'a self, row: &'static Row, nodes: &'a [Node]) -> Window<'a> {
+    /// The int8 form in which a later operation wants what the operation at `at` writes.
+    fn wanted(&self, at: usize) -> Form {
+        let nodes = &self.graph.nodes;
+        let Some(value) = nodes.get(at).and_then(|node| node.writes.first()) else {
+            return Form::PLAIN;
+        };
+        let end = self.last_reads.get(*value).copied().flatten();
+        let readers = nodes.get(at + 1..end.map_or(0, |end| end + 1));
+        let mut forms = readers.into_iter().flatten().filter_map(|node| {
+            let row = PLAIN.iter().find(|row| row.ops == [node.op])?;
+            let window = self.window(row, std::slice::from_ref(node), Form::PLAIN);
+            let part = row.parts.first()?;
+            let reads = window.operand(window.multiplied(part)?)?;
+            (reads == *value).then(|| window.form(part))
+        });
+        let int8 = forms.find(|form| form.int8.is_some() && !form.rotated);
+        int8.unwrap_or(Form::PLAIN)
+    }
+
+    /// Values that a launch writes.
+    fn written(&self, launch: &Selected) -> impl Iterator<Item = ValueId> {
+        let calls = launch.calls.iter();
+        let args = calls.flat_map(|call| call.row.args.iter().zip(&call.args));
+        let values = self.tables.values;
+        args.filter_map(move |(arg, given)| match (arg.kind, given) {
+            (ArgKind::Pointer(access), Arg::Region { buffer, .. })
+                if access.writes() && *buffer >= values =>
+            {
+                Some((buffer - values) as ValueId)
+            }
+            _ => None,
+        })
+    }
+
+    fn window<'a>(&'a self, row: &'static Row, nodes: &'a [Node], wanted: Form) -> Window<'a> {
         Window {
             tables: self.tables,
             current: &self.current,
             values: &self.values,
+            forms: &self.forms,
+            wanted,
             row,
             nodes,
         }
@@ -184,6 +235,17 @@ struct Laid {
     added: Vec<Value>,
     /// Values of the graph, and those that later operations read in their place.
     renamed: Vec<(ValueId, ValueId)>,
+    /// Forms that now exist, and what holds them.
+    forms: Vec<(ValueId, Form, ValueId)>,
+}
+
+/// Forms of values that a window makes.
+struct Made {
+    /// Id of the first value that holds one.
+    first: ValueId,
+    values: Vec<Value>,
+    launches: Vec<Selected>,
+    forms: Vec<(ValueId, Form, ValueId)>,
 }
 
 /// A row of the table laid over operations.
@@ -191,6 +253,9 @@ struct Window<'a> {
     tables: &'a Tables<'a>,
     current: &'a [ValueId],
     values: &'a [Value],
+    forms: &'a Forms,
+    /// The int8 form in which later operations want what the first operation writes.
+    wanted: Form,
     row: &'static Row,
     nodes: &'a [Node],
 }
@@ -207,7 +272,11 @@ impl Window<'_> {
                 .iter()
                 .any(|node| host::divides(self.tables, node))
             && !self.tables.no_fuse.iter().any(|name| name == self.row.name)
-            && (self.row.when == When::Always || self.tables.splits > 1);
+            && match self.row.when {
+                When::Always => true,
+                When::Split => self.tables.splits > 1,
+                When::Int8 => self.wanted.int8.is_some(),
+            };
         if !applies {
             return None;
         }
@@ -247,8 +316,28 @@ impl Window<'_> {
 
     /// Every launch of the row, or what is missing.
     fn launches(&self) -> Result<Laid, LowerError> {
-        let launches = self.row.parts.iter().map(|part| self.launch(part));
+        let mut made = Made {
+            first: self.values.len() + self.row.temps.len() + self.fresh().count(),
+            values: Vec::new(),
+            launches: Vec::new(),
+            forms: Vec::new(),
+        };
+        if let Some(value) = self.nodes.first().and_then(|node| node.writes.first())
+            && self.row.when == When::Int8
+        {
+            self.hold(*value, self.wanted, "int8", &mut made)?;
+        }
+        for part in self.row.parts {
+            if let Some(source) = self.multiplied(part)
+                && let Some(value) = self.operand(source)
+            {
+                let value = self.current.get(value).copied().unwrap_or(value);
+                self.make(part, value, self.form(part), &mut made)?;
+            }
+        }
+        let launches = self.row.parts.iter().map(|part| self.launch(part, &made));
         let launches = launches.collect::<Result<Vec<_>, _>>()?;
+        let launches = made.launches.into_iter().chain(launches).collect();
         let temps = self.row.temps.iter().map(|(name, times, dim)| Value {
             name,
             len: dim
@@ -264,13 +353,104 @@ impl Window<'_> {
         let fresh = renamed
             .iter()
             .filter_map(|(old, _)| self.values.get(*old).cloned());
-        let added = temps.chain(fresh).collect();
+        let added = temps.chain(fresh).chain(made.values).collect();
         Ok(Laid {
             launches,
             operations: self.nodes.len(),
             added,
             renamed,
+            forms: made.forms,
         })
+    }
+
+    /// The form in which a part's kernel takes its activation.
+    fn form(&self, part: &Part) -> Form {
+        match part.on {
+            On::Weights(_) => {
+                let (dtype, _) = self.specialisation(part);
+                Form::wanted(self.tables.options, part.kernel, dtype)
+            }
+            _ => Form::PLAIN,
+        }
+    }
+
+    /// Where the activation of a part that multiplies matrices comes from.
+    fn multiplied(&self, part: &Part) -> Option<Source> {
+        if !matches!(part.on, On::Weights(_)) {
+            return None;
+        }
+        let name = activation(self.kernel(part).ok()?)?;
+        let mut args = part.args.iter();
+        args.find_map(|(arg, source)| (*arg == name).then_some(*source))
+    }
+
+    /// The value that holds a form, if there is one already.
+    fn holder(&self, value: ValueId, form: Form, made: &Made) -> Option<ValueId> {
+        let mut new = made.forms.iter();
+        let new = new.find(|(of, as_form, _)| (*of, *as_form) == (value, form));
+        new.map(|(_, _, holder)| *holder)
+            .or_else(|| self.forms.get(value, form))
+    }
+
+    /// A new value for a form.
+    fn hold(
+        &self,
+        value: ValueId,
+        form: Form,
+        name: &'static str,
+        made: &mut Made,
+    ) -> Result<ValueId, LowerError> {
+        let len = self.values.get(value).map_or(0, |value| value.len);
+        let len = form.words(len).ok_or_else(|| LowerError::TooLarge {
+            what: format!("the {name} form of {len} elements"),
+        })?;
+        let holder = made.first + made.values.len();
+        made.values.push(Value { name, len });
+        made.forms.push((value, form, holder));
+        Ok(holder)
+    }
+
+    /// Makes a form of a value, unless there is one.
+    fn make(
+        &self,
+        part: &Part,
+        value: ValueId,
+        form: Form,
+        made: &mut Made,
+    ) -> Result<ValueId, LowerError> {
+        if let Some(holder) = self.holder(value, form, made) {
+            return Ok(holder);
+        }
+        let Some((from, op, name)) = form.made() else {
+            return Ok(value);
+        };
+        let x = self.make(part, value, from, made)?;
+        let step = format!("{}.{name}", self.step(part));
+        let row = find_form(op, None, form.int8.map(Int8::habit), None);
+        let row = row.ok_or_else(|| LowerError::NoRow {
+            step: step.clone(),
+            op: format!("{op:?}"),
+        })?;
+        let n = self.values.get(value).map_or(0, |value| value.len);
+        row.check(&[n]).map_err(|source| LowerError::Shape {
+            step: step.clone(),
+            source,
+        })?;
+        let holder = self.hold(value, form, name, made)?;
+        let region = |value: ValueId| Arg::Region {
+            buffer: self.tables.values + value as BufferId,
+            offset: 0,
+        };
+        made.launches.push(Selected {
+            name: step,
+            layer: self.nodes.first().and_then(|node| node.layer),
+            calls: vec![Call {
+                row,
+                args: vec![region(x), region(holder), Arg::Imm(n)],
+            }],
+            host: None,
+        });
+        Ok(holder)
     }
 
     fn fresh(&self) -> impl Iterator<Item = Source> {
@@ -282,12 +462,19 @@ impl Window<'_> {
         self.values.len() + self.row.temps.len() + index
     }
 
-    fn launch(&self, part: &Part) -> Result<Selected, LowerError> {
+    fn launch(&self, part: &Part, made: &Made) -> Result<Selected, LowerError> {
         let row = self.kernel(part)?;
+        let multiplied = self.multiplied(part);
         let bind = |arg: &refrain_kernels::Arg| {
             let mut named = part.args.iter().filter(|(name, _)| *name == arg.name);
             named
-                .find_map(|(_, source)| self.arg(*source))
+                .find_map(|(_, source)| {
+                    if Some(*source) == multiplied {
+                        self.formed(part, *source, made)
+                    } else {
+                        self.arg(*source, made)
+                    }
+                })
                 .ok_or_else(|| LowerError::UnknownArgument {
                     step: self.step(part),
                     symbol: row.symbol,
@@ -328,8 +515,14 @@ impl Window<'_> {
             }
         }
         let (dtype, head_dim) = self.specialisation(part);
-        let Some(row) = find_op(part.kernel, dtype, head_dim) else {
-            let exists = catalog().iter().filter(|row| row.op == part.kernel);
+        let habit = match part.on {
+            On::Wanted => self.wanted.int8,
+            _ => self.form(part).int8,
+        };
+        let habit: Option<Habit> = habit.map(Int8::habit);
+        let Some(row) = find_form(part.kernel, dtype, habit, head_dim) else {
+            let exists = catalog().iter();
+            let exists = exists.filter(|row| row.op == part.kernel && row.habit == habit);
             let exists: Vec<_> = exists
                 .map(|row| describe(row.dtype, row.head_dim))
                 .collect();
@@ -390,7 +583,7 @@ impl Window<'_> {
     fn specialisation(&self, part: &Part) -> (Option<Dtype>, Option<u32>) {
         let cache = Some(self.tables.options.kv_dtype);
         match part.on {
-            On::Nothing => (None, None),
+            On::Nothing | On::Wanted => (None, None),
             On::Weights(places) => {
                 let first = places
                     .first()
@@ -403,7 +596,18 @@ impl Window<'_> {
         }
     }
 
-    fn arg(&self, source: Source) -> Option<Arg> {
+    /// An activation in the form that the part's kernel takes.
+    fn formed(&self, part: &Part, source: Source, made: &Made) -> Option<Arg> {
+        let value = self.operand(source)?;
+        let value = self.current.get(value).copied().unwrap_or(value);
+        let holder = self.holder(value, self.form(part), made)?;
+        Some(Arg::Region {
+            buffer: self.tables.values + holder as BufferId,
+            offset: 0,
+        })
+    }
+
+    fn arg(&self, source: Source, made: &Made) -> Option<Arg> {
         let region = |buffer| Some(Arg::Region { buffer, offset: 0 });
         let value = |value: ValueId| region(self.tables.values + value as BufferId);
         let inverse_root = |n: u32| {
@@ -419,6 +623,10 @@ impl Window<'_> {
                 value(self.fresh_id(index))
             }
             Source::Temp(index) => value(self.values.len() + index),
+            Source::Int8(op, slot) => {
+                let written = self.operand(Source::Out(op, slot))?;
+                value(self.holder(written, self.wanted, made)?)
+            }
             Source::Weight(op, slot) => {
                 let Tensor { buffer, offset, .. } = *self.tensor(op, slot)?;
                 Some(Arg::Region { buffer, offset })
@@ -431,6 +639,7 @@ impl Window<'_> {
             }
             Source::Size(dim) => Some(Arg::Imm(dim.of(g))),
             Source::Number(number) => Some(Arg::Imm(number)),
+            Source::Context => Some(Arg::Imm(self.tables.options.context)),
             Source::Splits => Some(Arg::Imm(self.tables.splits)),
             Source::Control => Some(Arg::WordAddr { offset: 0 }),
             Source::Prompt => region(ids.prompt),

@@ -182,7 +182,7 @@ pub struct Options {
     /// Positions that this plan runs at are below this: the context, or the end of a bucket of a
     /// family of plans that share their buffers' shapes.
     pub bucket: u32,
-    /// Element type of the KV cache: `F32` (exact mode) or `F16`.
+    /// Element type of the KV cache: `F32` (exact mode), `F16` or `Q8_0`.
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
@@ -191,6 +191,28 @@ pub struct Options {
     pub gpu_layers: u32,
     /// Who multiplies spilled matrices; `None` where nothing is spilled.
     pub exec: Option<Exec>,
+    /// Form in which activations meet quantised matrices.
+    pub activations: Activations,
+}
+
+/// Form in which activations meet quantised matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Activations {
+    /// f32: every engine gives the same bits.
+    #[default]
+    Exact,
+    /// int8 where that is the habit of the matrix's format, as in ggml; f32 elsewhere.
+    Int8,
+}
+
+impl Activations {
+    /// Name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Int8 => "int8",
+        }
+    }
 }
 
 /// Who multiplies the matrices of spilled layers.

@@ -151,7 +151,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ("no context", |p| p.options.context = 0, "OPTS"),
     (
         "quantised cache",
-        |p| p.options.kv_dtype = Dtype::Q8_0,
+        |p| p.options.kv_dtype = Dtype::Q4_0,
         "OPTS",
     ),
     ("ring of three", |p| p.options.ring_entries = 3, "OPTS"),
@@ -543,7 +543,7 @@ fn arguments_may_meet_only_where_the_catalog_says_so() {
     else {
         panic!("{error}")
     };
-    assert_eq!((*kernel, *first, *second), ("gemv_f16_add", "y", "x"));
+    assert_eq!((*kernel, *first, *second), ("gemv_add_f16", "y", "x"));
 }
 
 #[test]

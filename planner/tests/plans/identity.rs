@@ -6,8 +6,8 @@ use refrain_kernels::{Dtype, Target};
 use refrain_planner::diff::diff;
 use refrain_planner::machine::Machine;
 use refrain_planner::plan::{
-    Arg, BufferKind, Digest, Eligibility, Exec, Extent, Hazard, Invalidate, Plan, Region, StepBody,
-    Wait,
+    Activations, Arg, BufferKind, Digest, Eligibility, Exec, Extent, Hazard, Invalidate, Plan,
+    Region, StepBody, Wait,
 };
 use refrain_planner::source::LoadOp;
 use refrain_planner::{CompileOptions, Identity, Layer, compile};
@@ -136,6 +136,11 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
     (
         "cache type",
         |p, _| p.options.kv_dtype = Dtype::F16,
+        &[Structure],
+    ),
+    (
+        "form of the activations",
+        |p, _| p.options.activations = Activations::Int8,
         &[Structure],
     ),
     (

@@ -14,6 +14,7 @@
 mod device;
 mod error;
 mod executable;
+mod graph;
 mod load;
 mod memory;
 mod module;
@@ -28,6 +29,7 @@ pub mod sys;
 pub use device::{Device, DeviceInfo, SUPPORTED_TARGETS};
 pub use error::{Api, Attempt, DeviceError, LoadError, NoDevice};
 pub use executable::{Executable, KernelHandle};
+pub use graph::{Capture, Graph};
 pub use load::{Origin, Runtime};
 pub use memory::{Buffer, MemoryKind};
 pub use module::{Function, Module};

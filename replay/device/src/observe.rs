@@ -49,6 +49,11 @@ pub enum HipCall<'a> {
         /// The kernel arguments, byte for byte.
         kernarg: &'a [u8],
     },
+    /// A captured graph, launched once. Its launches were told one by one when they were captured.
+    Graph {
+        /// Kernel launches in it.
+        launches: usize,
+    },
     /// A copy.
     Copy {
         /// First address written.
@@ -71,7 +76,7 @@ pub enum HipCall<'a> {
     },
 }
 
-/// Sees every launch, copy and memset of a device, on the thread that made the call, after the
+/// Sees every launch, graph, copy and memset of a device, on the thread that made the call, after the
 /// runtime accepted it. It may be called from several threads at once.
 pub trait Observer: Send + Sync {
     /// Called once per accepted call.

@@ -64,6 +64,7 @@ pub const HIP: &[StatusRow] = rows! {
     719 hipErrorLaunchFailure "a kernel failed; prove the plan on the software GPU and see the kernel log";
     801 hipErrorNotSupported "this runtime does not offer the call";
     900 hipErrorStreamCaptureUnsupported "the call is not allowed while a stream is captured";
+    901 hipErrorStreamCaptureInvalidated "a call during the capture was not allowed; capture again";
     999 hipErrorUnknown "see the kernel log";
     1052 hipErrorRuntimeMemory "the HSA runtime failed to handle memory; see the kernel log";
     1053 hipErrorRuntimeOther "the HSA runtime failed; see the kernel log";

@@ -91,6 +91,10 @@ impl Stream {
         unsafe { self.hip.launch(function.handle(), self.handle, &call) }
     }
 
+    pub(crate) const fn handle(&self) -> HipStream {
+        self.handle
+    }
+
     /// Copies `bytes` to `offset` of `buffer` after all earlier work, and waits for it.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ fn plan(target: Target) -> CheckedPlan {
 
 fn images(target: Target) -> KernelImages {
     let mut images = KernelImages::new();
-    let digest = images.add(code_object(target).bytes).unwrap();
+    let digest = images.add(code_object(target).bytes()).unwrap();
     assert_eq!(digest, code_object(target).digest);
     images
 }
@@ -548,7 +548,7 @@ proptest::proptest! {
     /// Damaged code objects are an error or parse; they never panic.
     #[test]
     fn damaged_code_objects_do_not_panic(at in 0usize..4096, value: u8, cut in 0usize..20_000) {
-        let mut bytes = code_object(Target::Gfx1201).bytes.to_vec();
+        let mut bytes = code_object(Target::Gfx1201).bytes().to_vec();
         let length = bytes.len();
         bytes[at % length] = value;
         let _ = KernelImages::new().add(&bytes);

@@ -58,7 +58,7 @@ fn the_mode_is_the_least_sum_of_a_token() {
         ([[600, 200, 300], [600, 200, 300]], Kind::Cpu, 800),
         // Three steps outweigh one.
         ([[200, 500, 300], [900, 500, 300]], Kind::Split, 900),
-        ([[200, 500, 300], [400, 500, 300]], Kind::Pcie, 900),
+        ([[200, 500, 300], [420, 500, 300]], Kind::Pcie, 900),
     ] {
         let advice = advise(&steps, &timed(walls)).unwrap();
         assert_eq!(advice.mode, mode, "{walls:?}");

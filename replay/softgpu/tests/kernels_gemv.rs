@@ -1,5 +1,6 @@
 //! The fused and grouped GEMVs: bits equal to the plain kernels they stand for, in every dtype and
-//! on every target. The plain GEMV itself is compared with its written order in `kernels`.
+//! on every target, with f32 and with int8 activations. The plain GEMV on f32 is compared with its written
+//! order here, that on int8 in `kernels_int8`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,36 +11,28 @@ mod support;
 mod tools;
 
 use everywhere::on_all_targets;
-use refrain_kernels::Dtype;
+use refrain_kernels::{Dtype, find};
 use support::{Gpu, Random};
-use tools::{close, declared, fresh, gemv_types, launch, weight};
+use tools::{Form, close, declared, dot, fresh, launch, weight};
 
 fn matrix(rows: usize, k: usize, random: &mut Random) -> Vec<Vec<f32>> {
     (0..rows).map(|_| random.floats(k)).collect()
 }
 
-/// The immediates of a row-range GEMV; only Q8_0 takes the row count.
-fn ranged(dtype: Dtype, r0: u32, r1: u32, k: u32, rows: u32) -> Vec<(&'static str, u32)> {
+/// The immediates of a row-range GEMV; only types with several planes take the row count.
+fn ranged(form: Form, r0: u32, r1: u32, k: u32, rows: u32) -> Vec<(&'static str, u32)> {
     let mut imms = vec![("r0", r0), ("r1", r1), ("k", k)];
-    if dtype == Dtype::Q8_0 {
+    if form.dtype.element_bytes().is_none() {
         imms.push(("rows", rows));
     }
     imms
 }
 
 /// `[r0, r1)` of the plain GEMV.
-fn plain(
-    gpu: &Gpu,
-    dtype: Dtype,
-    w: u64,
-    x: u64,
-    range: (u32, u32),
-    k: u32,
-    rows: u32,
-) -> Vec<f32> {
+fn plain(gpu: &Gpu, form: Form, w: u64, x: u64, range: (u32, u32), k: u32, rows: u32) -> Vec<f32> {
     let y = gpu.empty("y", u64::from(range.1) * 4);
-    let symbol = format!("gemv_{}", dtype.name());
-    let imms = ranged(dtype, range.0, range.1, k, rows);
+    let symbol = form.symbol("gemv");
+    let imms = ranged(form, range.0, range.1, k, rows);
     launch(gpu, &symbol, &[("w", w), ("x", x), ("y", y)], &imms);
     let from = y + u64::from(range.0) * 4;
     gpu.read_f32s(from, (range.1 - range.0) as usize)
@@ -53,13 +46,58 @@ const SHAPES: [(u32, u32, u32, u32); 4] = [
     (40, 704, 1, 2),
 ];
 
-/// Every dtype and shape on every target.
-fn everywhere(check: impl Fn(&Gpu, Dtype, (u32, u32, u32, u32)) -> Vec<u32>) {
+/// Every form of a kernel and every shape on every target.
+fn everywhere(kernel: &str, check: impl Fn(&Gpu, Form, (u32, u32, u32, u32)) -> Vec<u32>) {
     on_all_targets(|gpu| {
-        let cases = gemv_types().flat_map(|dtype| SHAPES.map(|shape| (dtype, shape)));
+        let forms = Form::all().filter(|form| find(&form.symbol(kernel)).is_some());
+        let cases = forms.flat_map(|form| SHAPES.map(|shape| (form, shape)));
         cases
-            .flat_map(|(dtype, shape)| check(gpu, dtype, shape))
+            .flat_map(|(form, (rows, k, r0, r1))| check(gpu, form, (rows, form.columns(k), r0, r1)))
             .collect()
+    });
+}
+
+#[test]
+fn f32_activations_are_summed_in_the_written_order() {
+    everywhere("gemv", |gpu, form, (rows, k, r0, r1)| {
+        if form.int8 {
+            return Vec::new();
+        }
+        let mut random = Random(2 + u64::from(k));
+        let w = weight(form.dtype, &matrix(rows as usize, k as usize, &mut random));
+        let x = random.floats(k as usize);
+        let (wv, xv) = (gpu.buffer("w", &w.bytes), gpu.f32s("x", &x));
+        let got = plain(gpu, form, wv, xv, (r0, r1), k, rows);
+        let rows = &w.values[r0 as usize..r1 as usize];
+        let want: Vec<f32> = rows.iter().map(|row| dot(row, &x)).collect();
+        assert_eq!(
+            bits(&got),
+            bits(&want),
+            "{form:?} [{}][{k}]",
+            w.values.len()
+        );
+        bits(&got)
+    });
+}
+
+#[test]
+fn residual_is_added_last() {
+    everywhere("gemv_add", |gpu, form, (rows, k, r0, r1)| {
+        let mut random = Random(4 + u64::from(k));
+        let w = weight(form.dtype, &matrix(rows as usize, k as usize, &mut random));
+        let wv = gpu.buffer("w", &w.bytes);
+        let x = form.activation(gpu, &random.floats(k as usize));
+        let residual = random.floats(r1 as usize);
+        let y = gpu.f32s("residual", &residual);
+        let imms = ranged(form, r0, r1, k, rows);
+        let pointers = [("w", wv), ("x", x), ("residual", y), ("y", y)];
+        launch(gpu, &form.symbol("gemv_add"), &pointers, &imms);
+        let got = gpu.read_u32s(y + u64::from(r0) * 4, (r1 - r0) as usize);
+        let dots = plain(gpu, form, wv, x, (r0, r1), k, rows);
+        let added = residual[r0 as usize..].iter().zip(dots);
+        let want: Vec<u32> = added.map(|(r, d)| (r + d).to_bits()).collect();
+        assert_eq!(got, want, "{form:?}");
+        got
     });
 }
 
@@ -69,14 +107,14 @@ fn bits(values: &[f32]) -> Vec<u32> {
 
 #[test]
 fn bias_is_added_last() {
-    everywhere(|gpu, dtype, (rows, k, r0, r1)| {
+    everywhere("gemv_bias", |gpu, form, (rows, k, r0, r1)| {
         let mut random = Random(3 + u64::from(k));
-        let w = weight(dtype, &matrix(rows as usize, k as usize, &mut random));
+        let w = weight(form.dtype, &matrix(rows as usize, k as usize, &mut random));
         let wv = gpu.buffer("w", &w.bytes);
-        let x = gpu.f32s("x", &random.floats(k as usize));
+        let x = form.activation(gpu, &random.floats(k as usize));
         let bias = random.floats(r1 as usize);
-        let symbol = format!("gemv_bias_{}", dtype.name());
-        let imms = ranged(dtype, r0, r1, k, rows);
+        let symbol = form.symbol("gemv_bias");
+        let imms = ranged(form, r0, r1, k, rows);
         let y = fresh(gpu, &symbol, "y", &imms, 0);
         let pointers = [
             ("w", wv),
@@ -86,7 +124,7 @@ fn bias_is_added_last() {
         ];
         launch(gpu, &symbol, &pointers, &imms);
         let got = gpu.read_u32s(y + u64::from(r0) * 4, (r1 - r0) as usize);
-        let plain = plain(gpu, dtype, wv, x, (r0, r1), k, rows);
+        let plain = plain(gpu, form, wv, x, (r0, r1), k, rows);
         let want: Vec<u32> = plain
             .iter()
             .zip(&bias[r0 as usize..])
@@ -99,16 +137,16 @@ fn bias_is_added_last() {
 
 #[test]
 fn gate_and_up_in_one_launch() {
-    everywhere(|gpu, dtype, (rows, k, r0, r1)| {
+    everywhere("gemv_silu", |gpu, form, (rows, k, r0, r1)| {
         let mut random = Random(5 + u64::from(k));
         let mut make = || {
-            let w = weight(dtype, &matrix(rows as usize, k as usize, &mut random));
+            let w = weight(form.dtype, &matrix(rows as usize, k as usize, &mut random));
             gpu.buffer("w", &w.bytes)
         };
         let (wg, wu) = (make(), make());
-        let x = gpu.f32s("x", &random.floats(k as usize));
-        let symbol = format!("gemv_silu_{}", dtype.name());
-        let imms = ranged(dtype, r0, r1, k, rows);
+        let x = form.activation(gpu, &random.floats(k as usize));
+        let symbol = form.symbol("gemv_silu");
+        let imms = ranged(form, r0, r1, k, rows);
         let y = fresh(gpu, &symbol, "y", &imms, 0);
         launch(
             gpu,
@@ -117,8 +155,8 @@ fn gate_and_up_in_one_launch() {
             &imms,
         );
         let got = gpu.read_u32s(y + u64::from(r0) * 4, (r1 - r0) as usize);
-        let gate = gpu.f32s("g", &plain(gpu, dtype, wg, x, (r0, r1), k, rows));
-        let up = gpu.f32s("u", &plain(gpu, dtype, wu, x, (r0, r1), k, rows));
+        let gate = gpu.f32s("g", &plain(gpu, form, wg, x, (r0, r1), k, rows));
+        let up = gpu.f32s("u", &plain(gpu, form, wu, x, (r0, r1), k, rows));
         let pointers = [("gate", gate), ("up", up), ("out", gate)];
         launch(gpu, "silu_mul", &pointers, &[("n", r1 - r0)]);
         assert_eq!(got, gpu.read_u32s(gate, (r1 - r0) as usize), "{symbol}");
@@ -128,18 +166,18 @@ fn gate_and_up_in_one_launch() {
 
 #[test]
 fn gated_residual_in_one_launch() {
-    everywhere(|gpu, dtype, (rows, k, r0, r1)| {
+    everywhere("gemv_gated_add", |gpu, form, (rows, k, r0, r1)| {
         let mut random = Random(7 + u64::from(k));
-        let w = weight(dtype, &matrix(rows as usize, k as usize, &mut random));
+        let w = weight(form.dtype, &matrix(rows as usize, k as usize, &mut random));
         let wv = gpu.buffer("w", &w.bytes);
-        let x = gpu.f32s("x", &random.floats(k as usize));
+        let x = form.activation(gpu, &random.floats(k as usize));
         let gate = random.float() * 4.0;
         let gv = gpu.f32s("gate", &[gate]);
         let residual = random.floats(r1 as usize);
         let rv = gpu.f32s("residual", &residual);
-        let symbol = format!("gemv_gated_add_{}", dtype.name());
-        let imms = ranged(dtype, r0, r1, k, rows);
-        let dots = plain(gpu, dtype, wv, x, (r0, r1), k, rows);
+        let symbol = form.symbol("gemv_gated_add");
+        let imms = ranged(form, r0, r1, k, rows);
+        let dots = plain(gpu, form, wv, x, (r0, r1), k, rows);
         let pointers = [
             ("w", wv),
             ("x", x),
@@ -173,26 +211,26 @@ const PARTS: [(&str, &str, &str, &str); 4] = [
     ("w3", "y3", "m3", "b3"),
 ];
 
-fn several(gpu: &Gpu, dtype: Dtype, rows: &[u32], k: u32, biased: bool) -> Vec<u32> {
+fn several(gpu: &Gpu, form: Form, rows: &[u32], k: u32, biased: bool) -> Vec<u32> {
     let mut random = Random(11 + u64::from(k));
-    let symbol = format!(
-        "gemv{}{}_{}",
-        rows.len(),
-        if biased { "_bias" } else { "" },
-        dtype.name()
-    );
+    let k = form.columns(k);
+    let bias = if biased { "_bias" } else { "" };
+    let symbol = form.symbol(&format!("gemv{}{bias}", rows.len()));
+    if find(&symbol).is_none() {
+        return Vec::new();
+    }
     let mut imms = vec![("k", k)];
     imms.extend(rows.iter().zip(PARTS).map(|(m, part)| (part.2, *m)));
-    let x = gpu.f32s("x", &random.floats(k as usize));
+    let x = form.activation(gpu, &random.floats(k as usize));
     let mut pointers = vec![("x", x)];
     let mut want = Vec::new();
     for (m, (w, y, _, b)) in rows.iter().zip(PARTS) {
-        let values = weight(dtype, &matrix(*m as usize, k as usize, &mut random));
+        let values = weight(form.dtype, &matrix(*m as usize, k as usize, &mut random));
         let wv = gpu.buffer("w", &values.bytes);
         assert_eq!(declared(&symbol, w, &imms, 0), values.bytes.len() as u64);
         pointers.push((w, wv));
         pointers.push((y, fresh(gpu, &symbol, y, &imms, 0)));
-        let mut dots = plain(gpu, dtype, wv, x, (0, *m), k, *m);
+        let mut dots = plain(gpu, form, wv, x, (0, *m), k, *m);
         if biased {
             let bias = random.floats(*m as usize);
             pointers.push((b, gpu.f32s("b", &bias)));
@@ -214,12 +252,12 @@ fn several(gpu: &Gpu, dtype: Dtype, rows: &[u32], k: u32, biased: bool) -> Vec<u
 fn several_matrices_in_one_launch() {
     on_all_targets(|gpu| {
         let mut all = Vec::new();
-        for dtype in gemv_types() {
+        for form in Form::all() {
             // A boundary inside a half-wave's block, and one row alone.
-            all.extend(several(gpu, dtype, &[20, 1], 96, false));
-            all.extend(several(gpu, dtype, &[40, 16, 9], 288, false));
-            all.extend(several(gpu, dtype, &[33, 17, 4, 4], 64, false));
-            all.extend(several(gpu, dtype, &[24, 5, 8], 32, true));
+            all.extend(several(gpu, form, &[20, 1], 96, false));
+            all.extend(several(gpu, form, &[40, 16, 9], 288, false));
+            all.extend(several(gpu, form, &[33, 17, 4, 4], 64, false));
+            all.extend(several(gpu, form, &[24, 5, 8], 32, true));
         }
         all
     });
@@ -232,24 +270,25 @@ const CHOSEN: [u32; 3] = [4, 0, 5];
 #[test]
 fn experts_are_gathered_by_id() {
     let (experts, top_k, m, k) = EXPERTS;
-    let imms = [("experts", experts), ("top_k", top_k), ("m", m), ("k", k)];
     on_all_targets(|gpu| {
         let mut all = Vec::new();
-        for dtype in gemv_types() {
+        for form in Form::all() {
+            let k = form.columns(k);
+            let imms = [("experts", experts), ("top_k", top_k), ("m", m), ("k", k)];
             let mut random = Random(13);
             let mut make = || {
                 let w = weight(
-                    dtype,
+                    form.dtype,
                     &matrix((experts * m) as usize, k as usize, &mut random),
                 );
                 gpu.buffer("w", &w.bytes)
             };
             let (wg, wu) = (make(), make());
-            let x = gpu.f32s("x", &random.floats(k as usize));
+            let x = form.activation(gpu, &random.floats(k as usize));
             let ids = gpu.u32s("ids", &CHOSEN);
             let mut outputs = Vec::new();
             for w in [wg, wu] {
-                let symbol = format!("moe_gemv_{}", dtype.name());
+                let symbol = form.symbol("moe_gemv");
                 let y = fresh(gpu, &symbol, "y", &imms, 0);
                 launch(
                     gpu,
@@ -259,13 +298,13 @@ fn experts_are_gathered_by_id() {
                 );
                 for (slot, expert) in CHOSEN.iter().enumerate() {
                     let range = (expert * m, expert * m + m);
-                    let want = plain(gpu, dtype, w, x, range, k, experts * m);
+                    let want = plain(gpu, form, w, x, range, k, experts * m);
                     let got = gpu.read_u32s(y + (slot as u64) * u64::from(m) * 4, m as usize);
                     assert_eq!(got, bits(&want), "{symbol} slot {slot}");
                 }
                 outputs.push(y);
             }
-            let symbol = format!("moe_gate_up_{}", dtype.name());
+            let symbol = form.symbol("moe_gate_up");
             let y = fresh(gpu, &symbol, "y", &imms, 0);
             let pointers = [("wg", wg), ("wu", wu), ("x", x), ("ids", ids), ("y", y)];
             launch(gpu, &symbol, &pointers, &imms);
@@ -287,23 +326,24 @@ fn experts_are_gathered_by_id() {
 fn experts_are_summed_by_weight() {
     let (experts, top_k, m, k) = EXPERTS;
     let (r0, r1) = (3, 30);
-    let mut imms = vec![("r0", r0), ("r1", r1), ("experts", experts)];
-    imms.extend([("top_k", top_k), ("m", m), ("k", k)]);
     on_all_targets(|gpu| {
         let mut all = Vec::new();
-        for dtype in gemv_types() {
+        for form in Form::all() {
+            let k = form.columns(k);
+            let mut imms = vec![("r0", r0), ("r1", r1), ("experts", experts)];
+            imms.extend([("top_k", top_k), ("m", m), ("k", k)]);
             let mut random = Random(17);
             let w = weight(
-                dtype,
+                form.dtype,
                 &matrix((experts * m) as usize, k as usize, &mut random),
             );
             let wv = gpu.buffer("w", &w.bytes);
             let x = random.floats((top_k * k) as usize);
-            let xv = gpu.f32s("x", &x);
+            let xv = form.activation(gpu, &x);
             let weights = random.floats(top_k as usize);
             let residual = random.floats(r1 as usize);
             let y = gpu.f32s("residual", &residual);
-            let symbol = format!("moe_down_add_{}", dtype.name());
+            let symbol = form.symbol("moe_down_add");
             let pointers = [
                 ("w", wv),
                 ("x", xv),
@@ -316,9 +356,9 @@ fn experts_are_summed_by_weight() {
             let got = gpu.read_f32s(y, r1 as usize);
             let mut total = vec![0.0f32; (r1 - r0) as usize];
             for (slot, expert) in CHOSEN.iter().enumerate() {
-                let part = gpu.f32s("x", &x[slot * k as usize..][..k as usize]);
+                let part = form.activation(gpu, &x[slot * k as usize..][..k as usize]);
                 let range = (expert * m + r0, expert * m + r1);
-                let dots = plain(gpu, dtype, wv, part, range, k, experts * m);
+                let dots = plain(gpu, form, wv, part, range, k, experts * m);
                 for (t, d) in total.iter_mut().zip(dots) {
                     *t = weights[slot].mul_add(d, *t);
                 }

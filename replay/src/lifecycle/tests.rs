@@ -269,12 +269,20 @@ fn rows() -> Vec<(Code, StageError)> {
     ]
 }
 
-/// Refusals that are made as such, by the session and the command line; tests/segments.rs and the
-/// command line's tests meet each.
-const DIRECT: [Code; 3] = [
+/// Refusals that are made as such, by the gate of proofs, transitions, sessions, the registry and the
+/// command line; their own tests meet each.
+const DIRECT: [Code; 11] = [
     Code::ShareNotPinned,
     Code::NothingSpilled,
     Code::NothingDivided,
+    Code::ProofAbsent,
+    Code::ProofDiffers,
+    Code::ProofFails,
+    Code::SealRefused,
+    Code::NotPublished,
+    Code::Transition,
+    Code::BeyondContext,
+    Code::ReplayShare,
 ];
 
 /// Refusals before there is a plan.
@@ -304,6 +312,13 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
             },
         ),
         (
+            Code::HostActivations,
+            PlacementError::HostActivations {
+                exec: Exec::Cpu,
+                activations: "int8",
+            },
+        ),
+        (
             Code::PinnedShort,
             PlacementError::Pinned {
                 needed: 2,
@@ -316,7 +331,11 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
 
 #[test]
 fn every_code_has_an_error_and_every_error_its_code() {
-    let rows = rows();
+    let mut rows = rows();
+    let absent = DeviceError::EntryMissing {
+        call: "hipGraphLaunch",
+    };
+    rows.push((Code::GraphAbsent, StageError::Capture(absent)));
     for (code, error) in &rows {
         assert_eq!(error.code(), Some(*code), "{error}");
         let refusal = error.refusal().unwrap();

@@ -1,9 +1,11 @@
 //! The arguments of `refrain`, as data. What each command does stands in [`crate::commands`].
 
+use crate::bench::args::{BenchArgs, SchemaArgs, TraceArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
 use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::plan::Activations;
 use refrain_planner::source::{RECIPES, Recipe};
 use refrain_replay::{DeviceSpec, Retain, Transport};
 use std::path::PathBuf;
@@ -45,6 +47,12 @@ pub enum Command {
     /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
     /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Compare eager launches, a HIP graph and retained packets, with proof of which way ran.
+    Bench(Box<BenchArgs>),
+    /// One token as a trace for Chrome or Perfetto: launches, waits with reasons, footprints.
+    Trace(TraceArgs),
+    /// Print the JSON schema of an output.
+    Schema(SchemaArgs),
     /// Machine profiles: list, show, probe.
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -154,6 +162,9 @@ pub enum KvArg {
     F32,
     /// Half the cache; logits differ within a stated bound.
     F16,
+    /// Blocks of 32 int8 with a scale: about a quarter of the cache.
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 impl KvArg {
@@ -162,6 +173,26 @@ impl KvArg {
         match self {
             Self::F32 => Dtype::F32,
             Self::F16 => Dtype::F16,
+            Self::Q8_0 => Dtype::Q8_0,
+        }
+    }
+}
+
+/// Form in which activations meet quantised matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActivationsArg {
+    /// f32: every engine gives the same bits.
+    Exact,
+    /// int8 per block, as ggml does it.
+    Int8,
+}
+
+impl ActivationsArg {
+    /// The plan's option.
+    pub const fn of_plan(self) -> Activations {
+        match self {
+            Self::Exact => Activations::Exact,
+            Self::Int8 => Activations::Int8,
         }
     }
 }
@@ -222,6 +253,9 @@ pub struct CompileArgs {
     /// Element type of the KV cache; default: f32, the exact mode.
     #[arg(long, value_enum)]
     pub kv: Option<KvArg>,
+    /// Form in which activations meet quantised matrices; default: exact.
+    #[arg(long, value_enum)]
+    pub activations: Option<ActivationsArg>,
     /// Positions that the plan runs at are below this; default: the whole context.
     #[arg(long, value_name = "TOKENS")]
     pub bucket: Option<u32>,
@@ -244,7 +278,7 @@ pub struct CompileArgs {
 /// Which device, and how the software GPU behaves.
 #[derive(Debug, Clone, Args)]
 pub struct DeviceArgs {
-    /// `auto`, `soft:gfx1100`, `soft:gfx1151`, `soft:gfx1201` or `rocm:N`.
+    /// `auto`, `soft:gfx1100`, `soft:gfx1151`, `soft:gfx1201`, `rocm:N`, or for `run` `cpu`.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: DeviceSpec,
     /// Software GPU: seed of the order of waves and work-groups.
@@ -258,6 +292,7 @@ pub struct DeviceArgs {
 Examples (no GPU needed):
   refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\"
   refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\" --transport aql --verify
+  refrain run golden/models/austen-qwen3-4m.q8_0.gguf --prompt \"Emma was\" --device cpu --threads 2
   refrain run tests/models/nano-llama.bf16.gguf --prompt-ids 1,2,3 -n 8 --format json")]
 pub struct RunArgs {
     /// Model: a GGUF file or any part of one, a Hugging Face folder, an HFQ file; or a plan file
@@ -302,6 +337,18 @@ pub struct RunArgs {
     /// How packets reach the device.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Ends of buckets, ascending: one plan each and one for the whole context; a text goes on under
+    /// the next where its bucket ends.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "TOKENS,…",
+        conflicts_with = "bucket"
+    )]
+    pub buckets: Vec<u32>,
+    /// Fail (exit code 77) if fewer tokens were replayed.
+    #[arg(long, value_name = "PERCENT", value_parser = crate::bench::args::parse_percent)]
+    pub require_replay: Option<f64>,
     /// Tokens queued at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub in_flight: u32,
@@ -311,6 +358,9 @@ pub struct RunArgs {
     /// Replay on a card without a proof. It is printed and stands in the report.
     #[arg(long)]
     pub allow_unproven: bool,
+    /// Threads of `--device cpu`; more than the machine runs at once count as that many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,

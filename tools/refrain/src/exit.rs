@@ -1,12 +1,13 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
+use crate::bench::amend::ReportError;
 use refrain_golden::{ArchiveError, RecordError, RegistryError};
 use refrain_planner::{
     FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
     machine::MachineError, source::ReadError,
 };
 use refrain_planner::{container::ContainerError, tokenizer::TokenizerError};
-use refrain_recorder::{InstanceError, SourceError, file::TapeFileError};
+use refrain_recorder::{CpuRunError, InstanceError, SourceError, file::TapeFileError};
 use refrain_replay::prove::{ProofError, ProveError};
 use refrain_replay::{Code, OpenError, Poisoned, Refusal, SessionError, StageError};
 use std::io;
@@ -42,6 +43,7 @@ exits! {
     NoDevice 69 "the device is not there or not free: library, driver, rights, card or another process";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
+    NotStationary 75 "a benchmark did not become stationary, so its speeds may not be quoted";
     Mismatch 76 "identity mismatch: a model or plan is not the one it is compared with";
     Refused 77 "refused: a reason code RFxxx follows (`refrain explain RFxxx`)";
     Differs 80 "results differ from eager execution";
@@ -157,6 +159,27 @@ pub enum CliError {
         /// Layers of identity, separated by commas.
         layers: String,
     },
+    /// A benchmark whose arms drift or scatter.
+    #[error("not stationary: {0}; run it on an idle machine, or with longer rows")]
+    NotStationary(String),
+    /// A benchmark that proves nothing about the arm it names.
+    #[error("the benchmark is not valid ({kind}): {text}; the report has every row")]
+    BenchInvalid {
+        /// Kind of failure as in the report.
+        kind: String,
+        /// Where, and both values.
+        text: String,
+    },
+    /// A fresh process that gave no report.
+    #[error("fresh process {process} gave no report (exit code {code:?}): {said}")]
+    Process {
+        /// Its number.
+        process: usize,
+        /// Its exit code.
+        code: Option<i32>,
+        /// What it wrote to stderr.
+        said: String,
+    },
     /// Sealed records that do not hold.
     #[error("{failed} of {all} records do not hold")]
     GoldenDiffers {
@@ -201,10 +224,15 @@ pub fn refusal_of(error: &anyhow::Error) -> Option<Refusal> {
         };
         let poisoned = || cause.downcast_ref::<Poisoned>()?.error.refusal();
         let proof = || cause.downcast_ref::<ProveError>()?.refusal();
+        let cpu = || match cause.downcast_ref::<OpenError>()? {
+            OpenError::Cpu(refusal) => Some(refusal.clone()),
+            _ => None,
+        };
         session
             .or_else(placement)
             .or_else(poisoned)
             .or_else(proof)
+            .or_else(cpu)
             .or_else(|| cause.downcast_ref::<Refusal>().cloned())
     })
 }
@@ -220,14 +248,21 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(of_read(error));
     }
     if let Some(error) = cause.downcast_ref::<OpenError>() {
-        return Some(if error.is_no_device() {
-            Exit::NoDevice
-        } else {
-            Exit::Failure
+        return Some(match error {
+            OpenError::Cpu(_) => Exit::Refused,
+            error if error.is_no_device() => Exit::NoDevice,
+            _ => Exit::Failure,
         });
     }
     if let Some(error) = cause.downcast_ref::<SessionError>() {
         return Some(of_session(error));
+    }
+    if let Some(error) = cause.downcast_ref::<CpuRunError>() {
+        return Some(match error {
+            CpuRunError::Instance(InstanceError::Source(error)) => of_source(error),
+            CpuRunError::Instance(_) | CpuRunError::HostStep { .. } => Exit::Data,
+            _ => Exit::Failure,
+        });
     }
     if let Some(error) = cause.downcast_ref::<Poisoned>() {
         return Some(of_stage(&error.error));
@@ -246,6 +281,13 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(match error {
             TapeFileError::Io { source, .. } => of_io(source),
             TapeFileError::Write(_) => Exit::Io,
+            _ => Exit::Data,
+        });
+    }
+    if let Some(error) = cause.downcast_ref::<ReportError>() {
+        return Some(match error {
+            ReportError::Edited { .. } => Exit::Mismatch,
+            ReportError::EmptyNote => Exit::Usage,
             _ => Exit::Data,
         });
     }
@@ -289,6 +331,14 @@ fn of_cli(error: &CliError) -> Exit {
             Exit::Mismatch
         }
         CliError::Differs(_) => Exit::Differs,
+        CliError::NotStationary(_) => Exit::NotStationary,
+        CliError::BenchInvalid { .. } => Exit::Failure,
+        // Its own code, where it is one of these.
+        CliError::Process { code, .. } => Exit::ALL
+            .iter()
+            .copied()
+            .find(|exit| Some(i32::from(exit.number())) == *code)
+            .unwrap_or(Exit::Failure),
         CliError::DeviceHeld { .. } => Exit::NoDevice,
     }
 }
@@ -341,8 +391,7 @@ fn of_session(error: &SessionError) -> Exit {
     match error {
         SessionError::Poisoned(poisoned) => of_stage(&poisoned.error),
         SessionError::Instance(InstanceError::Source(error)) => of_source(error),
-        SessionError::Refused(_) => Exit::Refused,
-        SessionError::Instance(_) if error.refusal().is_some() => Exit::Refused,
+        _ if error.refusal().is_some() => Exit::Refused,
         _ => Exit::Failure,
     }
 }
@@ -417,6 +466,22 @@ mod tests {
             (CliError::GoldenDiffers { failed: 1, all: 2 }, 76),
             (CliError::Golden(path()), 76),
             (CliError::Differs(path()), 80),
+            (CliError::NotStationary(path()), 75),
+            (
+                CliError::BenchInvalid {
+                    kind: path(),
+                    text: path(),
+                },
+                1,
+            ),
+            (
+                CliError::Process {
+                    process: 0,
+                    code: Some(77),
+                    said: path(),
+                },
+                77,
+            ),
         ];
         for (error, code) in rows {
             let text = error.to_string();

@@ -27,48 +27,68 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..at + N].first_chunk().unwrap_or(&[0; N])
 }
 
-/// Integers of group `j` of 32 elements of a block: those of its first and second 16. `index` is the
-/// group's number in the activation.
+/// An activation, and what the sums of each group's halves start from: less the offset of the codes.
+struct Input<'a> {
+    x: &'a Activation<'a>,
+    starts: Vec<[i32; 2]>,
+}
+
+impl<'a> Input<'a> {
+    fn of<W: Wide>(layout: &Layout, x: &'a Activation<'a>) -> Self {
+        let bias = match layout.kind {
+            Kind::Bytes | Kind::Table => W::SIGNED_BIAS,
+            _ => layout.zero,
+        };
+        let start = |sums: &[i32; 2]| [-bias * sums[0], -bias * sums[1]];
+        let starts = x.halves().iter().map(start).collect();
+        Self { x, starts }
+    }
+}
+
+/// Bytes of codes of a group of 32 elements in sixteen rows; its parameters follow.
+const fn code_bytes(kind: u8) -> usize {
+    match kind {
+        BYTES => 512,
+        FIVE => 256 + 64,
+        SIX => 256 + 128,
+        _ => 256,
+    }
+}
+
+/// Integers of a group of 32 elements: those of its first and second 16. `bytes` starts with its codes,
+/// `index` is its number in the activation.
 #[inline(always)]
 fn group<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
-    words: &[[u8; 64]],
-    x: &Activation<'_>,
-    (j, index): (usize, usize),
+    bytes: &[u8],
+    x: &Input<'_>,
+    index: usize,
 ) -> (W::I, W::I) {
-    let (q, sums) = (&x.groups()[index], &x.halves()[index]);
-    let bias = match KIND {
-        BYTES | TABLE => W::SIGNED_BIAS,
-        _ => layout.zero,
-    };
-    let (mut low, mut high) = (w.splat(-bias * sums[0]), w.splat(-bias * sums[1]));
+    let (q, starts) = (&x.x.groups()[index], &x.starts[index]);
+    let (mut low, mut high) = (w.splat(starts[0]), w.splat(starts[1]));
+    // A slice of known length: no bounds are checked below.
+    let (words, _) = bytes[..code_bytes(KIND)].as_chunks::<64>();
     if KIND == BYTES {
-        let words: &[[u8; 64]; 8] = words[8 * j..].first_chunk().unwrap_or(&[[0; 64]; 8]);
         for c in 0..4 {
             low = w.dot_signed(low, w.load(&words[c]), q[c]);
             high = w.dot_signed(high, w.load(&words[c + 4]), q[c + 4]);
         }
         return (low, high);
     }
-    // Words of the higher bits follow all nibbles of the block.
-    let above = layout.block / 8;
-    let nibbles: &[[u8; 64]; 4] = words[4 * j..].first_chunk().unwrap_or(&[[0; 64]; 4]);
+    let (nibbles, above) = words.split_at(4);
     for c in 0..4 {
         let v = w.load(&nibbles[c]);
         let mut a = w.bits(v, 0, NIBBLES);
         let mut b = w.bits(v, 4, NIBBLES);
         match KIND {
             FIVE => {
-                let h = w.load(&words[above + j]);
+                let h = w.load(&above[0]);
                 a = w.or(a, w.up4(w.bits(h, c as u32, 0x0101_0101)));
                 b = w.or(b, w.up4(w.bits(h, c as u32 + 4, 0x0101_0101)));
             }
             SIX => {
-                let h = [
-                    w.load(&words[above + 2 * j]),
-                    w.load(&words[above + 2 * j + 1]),
-                ];
+                let h = [w.load(&above[0]), w.load(&above[1])];
                 a = w.or(a, w.up4(w.bits(h[0], 2 * c as u32, 0x0303_0303)));
                 b = w.or(b, w.up4(w.bits(h[1], 2 * c as u32, 0x0303_0303)));
             }
@@ -90,19 +110,44 @@ fn group<W: Wide, const KIND: u8>(
 fn whole<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
-    words: &[[u8; 64]],
-    x: &Activation<'_>,
-    place: (usize, usize),
+    bytes: &[u8],
+    x: &Input<'_>,
+    index: usize,
 ) -> W::I {
-    let (low, high) = group::<W, KIND>(w, layout, words, x, place);
+    let (low, high) = group::<W, KIND>(w, layout, bytes, x, index);
     w.add(low, high)
 }
 
 /// What is done with the integers of a unit. A trait and no closure: a closure is compiled without the
 /// instruction set of the loop that calls it.
 trait Sink<W: Wide> {
-    /// Unit number, isum, msum, and the parameters that it starts with.
+    /// Unit number, isum, msum, and where its f32 parameters start.
     fn unit(&mut self, unit: usize, isum: W::I, msum: W::I, params: &[u8]);
+}
+
+/// Bytes of f32 parameters of a unit of 32 elements in sixteen rows.
+const fn param_bytes(scaling: u8) -> usize {
+    match scaling {
+        E8M0 => 16,
+        DM => 64,
+        _ => 32,
+    }
+}
+
+/// [`units`] of formats in blocks of 32.
+#[inline(always)]
+fn units_of_32<W: Wide, const KIND: u8, const SCALING: u8>(
+    w: W,
+    layout: &Layout,
+    run: &[u8],
+    x: &Input<'_>,
+    sink: &mut impl Sink<W>,
+) {
+    let size = code_bytes(KIND) + param_bytes(SCALING);
+    for (unit, bytes) in run.chunks_exact(size).enumerate() {
+        let isum = whole::<W, KIND>(w, layout, bytes, x, unit);
+        sink.unit(unit, isum, w.splat(0), &bytes[code_bytes(KIND)..size]);
+    }
 }
 
 /// Hands every unit of sixteen rows to the sink, ascending.
@@ -111,52 +156,53 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut impl Sink<W>,
 ) {
-    let groups = layout.block / 32;
-    let size = ROWS * (4 * layout.words + layout.params);
-    for (block, bytes) in run.chunks_exact(size).enumerate() {
-        let (codes, params) = bytes.split_at(ROWS * 4 * layout.words);
-        let (words, _) = codes.as_chunks::<64>();
-        let first = block * groups;
+    let codes = code_bytes(KIND);
+    if matches!(SCALING, D | DM | E8M0) {
+        return units_of_32::<W, KIND, SCALING>(w, layout, run, x, sink);
+    }
+    let blocks = run.chunks_exact(ROWS * layout.block_bytes);
+    for (block, bytes) in blocks.enumerate() {
+        let groups = 8 * block;
         let (mut isum, mut msum) = (w.splat(0), w.splat(0));
         match SCALING {
-            D | DM | E8M0 => {
-                isum = whole::<W, KIND>(w, layout, words, x, (0, block));
-            }
             K_MINS => {
                 for j in 0..8 {
-                    let sub = whole::<W, KIND>(w, layout, words, x, (j, first + j));
-                    isum = w.add(isum, w.mul(sub, w.unsigned(part(params, 32 * j))));
-                    let min = w.unsigned(part(params, 32 * j + 16));
-                    msum = w.add(msum, w.mul(min, w.splat(x.sums()[first + j])));
+                    let (bytes, index) = (&bytes[j * (codes + 32)..][..codes + 32], groups + j);
+                    let sub = whole::<W, KIND>(w, layout, bytes, x, index);
+                    isum = w.add(isum, w.mul(sub, w.unsigned(part(bytes, codes))));
+                    let min = w.unsigned(part(bytes, codes + 16));
+                    msum = w.add(msum, w.mul(min, w.splat(x.x.sums()[index])));
                 }
+                sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
             K_SIGNED => {
+                let all = &bytes[..8 * (codes + 32)];
                 for j in 0..8 {
-                    let place = (j, first + j);
-                    let (low, high) = group::<W, KIND>(w, layout, words, x, place);
-                    isum = w.add(isum, w.mul(low, w.signed(part(params, 32 * j))));
-                    isum = w.add(isum, w.mul(high, w.signed(part(params, 32 * j + 16))));
+                    let bytes = &all[j * (codes + 32)..][..codes + 32];
+                    let (low, high) = group::<W, KIND>(w, layout, bytes, x, groups + j);
+                    let low = w.mul(low, w.signed(part(bytes, codes)));
+                    let high = w.mul(high, w.signed(part(bytes, codes + 16)));
+                    isum = w.add(isum, w.add(low, high));
                 }
+                sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
             _ => {
                 let (per, mut sum) = (layout.unit / 32, 0);
                 for j in 0..8 {
-                    let sub = whole::<W, KIND>(w, layout, words, x, (j, first + j));
-                    isum = w.add(isum, sub);
-                    sum += x.sums()[first + j];
+                    let (group, index) = (&bytes[j * codes..], groups + j);
+                    isum = w.add(isum, whole::<W, KIND>(w, layout, group, x, index));
+                    sum += x.x.sums()[index];
                     if (j + 1).is_multiple_of(per) {
-                        let params = &params[j / per * 64..];
-                        sink.unit((first + j) / per, isum, w.splat(sum), params);
+                        let params = &bytes[8 * codes + j / per * 64..];
+                        sink.unit(index / per, isum, w.splat(sum), params);
                         (isum, sum) = (w.splat(0), 0);
                     }
                 }
-                continue;
             }
         }
-        sink.unit(block, isum, msum, params);
     }
 }
 
@@ -176,7 +222,7 @@ static POWERS: [f32; 256] = {
 };
 
 /// 2^(e - 128).
-pub(super) fn e8m0(e: u8) -> f32 {
+pub(crate) fn e8m0(e: u8) -> f32 {
     POWERS[usize::from(e)]
 }
 
@@ -211,10 +257,10 @@ impl<W: Wide, const SCALING: u8> Sink<W> for Scaled<'_, W, SCALING> {
             }
             E8M0 => self.add(w.floats(powers(part(params, 0))), d, isum, p),
             K_MINS => {
-                let p = self.add(w.halves(part(params, 256)), d, isum, p);
-                self.add(w.halves(part(params, 288)), -d, w.float(msum), p)
+                let p = self.add(w.halves(part(params, 0)), d, isum, p);
+                self.add(w.halves(part(params, 32)), -d, w.float(msum), p)
             }
-            K_SIGNED => self.add(w.halves(part(params, 256)), d, isum, p),
+            K_SIGNED => self.add(w.halves(part(params, 0)), d, isum, p),
             SINGLES => {
                 let p = self.add(w.singles(part(params, 0)), d, isum, p);
                 self.add(w.singles(part(params, 64)), d, w.float(msum), p)
@@ -246,6 +292,7 @@ fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
     write: Write,
     y: &mut [f32],
 ) {
+    let input = &Input::of::<W>(layout, x);
     let first = rows.start / ROWS;
     for run in first..rows.end.div_ceil(ROWS) {
         let p = [w.fsplat(0.0); PARTIALS];
@@ -256,7 +303,7 @@ fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
             x,
             p,
         };
-        units::<W, KIND, SCALING>(w, layout, packed.run(run), x, &mut sink);
+        units::<W, KIND, SCALING>(w, layout, packed.run(run), input, &mut sink);
         let mut p = sink.p;
         for step in [4, 2, 1] {
             for i in 0..step {
@@ -307,7 +354,7 @@ fn units_of<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut Kept<W>,
 ) {
     units::<W, KIND, SCALING>(w, layout, run, x, sink);
@@ -320,8 +367,9 @@ fn collect<W: Wide>(
     run: usize,
 ) -> Vec<[Sums; ROWS]> {
     let all = Vec::with_capacity(x.k() / layout.unit);
+    let input = &Input::of::<W>(layout, x);
     let (run, keep) = (packed.run(run), &mut Kept { w, all });
-    specialise!(layout, units_of::<W>(w, layout, run, x, keep));
+    specialise!(layout, units_of::<W>(w, layout, run, input, keep));
     std::mem::take(&mut keep.all)
 }
 

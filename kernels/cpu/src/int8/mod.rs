@@ -31,6 +31,7 @@ mod wide;
 mod wide_x86;
 
 pub use activation::Activation;
+pub(crate) use group::e8m0;
 pub use packed::{Packed16, ROWS};
 
 use std::ops::Range;
@@ -108,10 +109,8 @@ pub(crate) struct Layout {
     pub zero: i32,
     /// Levels of table formats.
     pub table: [i8; 16],
-    /// Words of codes of a block and row, over all code planes.
-    pub words: usize,
-    /// Bytes of parameters of a block and row.
-    pub params: usize,
+    /// Bytes of a block and row, over all planes.
+    pub block_bytes: usize,
     /// log2 of the units that share a scale of the activation.
     pub units_per_d: u32,
 }
@@ -160,8 +159,7 @@ impl Layout {
             block: format.block,
             zero: i32::from(zero),
             table,
-            words: bytes(blocks, |kind| kind != PlaneKind::Params) / 4,
-            params,
+            block_bytes: blocks.device_bytes(),
             units_per_d: (format.habit?.block() / unit).trailing_zeros(),
         })
     }

@@ -5,7 +5,7 @@ use super::model;
 use crate::container::limits;
 use crate::identity::hex;
 use crate::lowering;
-use crate::plan::{Buffer, BufferKind, Exec, Kernel, Plan, Share, Tensor};
+use crate::plan::{Activations, Buffer, BufferKind, Exec, Kernel, Plan, Share, Tensor};
 use refrain_kernels::{CONTROL_BYTES, Dtype, RingEntry, Target, code_object, find};
 use std::collections::BTreeSet;
 
@@ -130,11 +130,11 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
         let expected = format!("1 to {}, the context", options.context);
         return wrong("bucket", options.bucket.to_string(), expected);
     }
-    if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16) {
+    if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16 | Dtype::Q8_0) {
         return wrong(
             "kv_dtype",
             options.kv_dtype.to_string(),
-            "f32 or f16".into(),
+            "f32, f16 or q8_0".into(),
         );
     }
     let entries = options.ring_entries;
@@ -174,6 +174,14 @@ fn placement(plan: &Plan) -> Result<(), CheckError> {
         return wrong("share", share.millionths().to_string(), expected);
     }
     let host = plan.barriers().count();
+    if host > 0 && options.activations != Activations::Exact {
+        let found = options.activations.name().to_owned();
+        return wrong(
+            "activations",
+            found,
+            format!("exact with {host} steps of the host"),
+        );
+    }
     if host > 0 && matches!(options.exec, None | Some(Exec::Pcie)) {
         let found = format!("{:?}", options.exec);
         return wrong(

@@ -13,8 +13,8 @@ use crate::sys::HipTable;
 use crate::sys::hip::{
     HIP_DEVICE_PROP_R0600_ARCH_OFFSET, HIP_DEVICE_PROP_R0600_BYTES, HIP_ERROR_NOT_READY,
     HIP_LAUNCH_PARAM_BUFFER_POINTER, HIP_LAUNCH_PARAM_BUFFER_SIZE, HIP_LAUNCH_PARAM_END,
-    HIP_STREAM_NON_BLOCKING, HIP_SUCCESS, HipDeviceAttribute, HipDevicePropR0600, HipFunction,
-    HipModule, HipStatus, HipStream,
+    HIP_STREAM_CAPTURE_THREAD_LOCAL, HIP_STREAM_NON_BLOCKING, HIP_SUCCESS, HipDeviceAttribute,
+    HipDevicePropR0600, HipFunction, HipGraph, HipGraphExec, HipModule, HipStatus, HipStream,
 };
 
 /// The HIP table, the device it talks to and the observers of that device.
@@ -454,6 +454,101 @@ impl Hip {
         self.observers.tell(call);
         Ok(())
     }
+
+    /// Begins to capture what is put on the stream instead of executing it.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of this device.
+    pub(crate) unsafe fn capture_begin(&self, stream: HipStream) -> Result<(), DeviceError> {
+        let call = "hipStreamBeginCapture";
+        let entry = self.table.hipStreamBeginCapture.ok_or(absent(call))?;
+        self.select()?;
+        // SAFETY: the caller's promise is the call's only precondition.
+        self.check(call, unsafe {
+            entry(stream, HIP_STREAM_CAPTURE_THREAD_LOCAL)
+        })
+    }
+
+    /// Ends a capture and gives its graph.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of this device.
+    pub(crate) unsafe fn capture_end(&self, stream: HipStream) -> Result<HipGraph, DeviceError> {
+        let call = "hipStreamEndCapture";
+        let entry = self.table.hipStreamEndCapture.ok_or(absent(call))?;
+        self.select()?;
+        let mut graph = null_mut();
+        // SAFETY: the caller vouches for the stream; `graph` outlives the call.
+        self.check(call, unsafe { entry(stream, &raw mut graph) })?;
+        Ok(graph)
+    }
+
+    /// Makes an executable of a graph.
+    ///
+    /// # Safety
+    /// `graph` came from [`Hip::capture_end`] and was not destroyed.
+    pub(crate) unsafe fn graph_instantiate(
+        &self,
+        graph: HipGraph,
+    ) -> Result<HipGraphExec, DeviceError> {
+        let call = "hipGraphInstantiate";
+        let entry = self.table.hipGraphInstantiate.ok_or(absent(call))?;
+        self.select()?;
+        let mut exec = null_mut();
+        // SAFETY: the caller vouches for the graph; `exec` outlives the call, and null addresses
+        // ask for neither the node of an error nor a log.
+        self.check(call, unsafe {
+            entry(&raw mut exec, graph, null_mut(), null_mut(), 0)
+        })?;
+        Ok(exec)
+    }
+
+    /// Launches a graph of `launches` kernels, which observers then see.
+    ///
+    /// # Safety
+    /// `exec` came from [`Hip::graph_instantiate`] and was not destroyed, the modules of its kernels
+    /// are loaded, and `stream` is live.
+    pub(crate) unsafe fn graph_launch(
+        &self,
+        exec: HipGraphExec,
+        stream: HipStream,
+        launches: usize,
+    ) -> Result<(), DeviceError> {
+        let call = "hipGraphLaunch";
+        let entry = self.table.hipGraphLaunch.ok_or(absent(call))?;
+        self.select()?;
+        // SAFETY: the caller's promise is the call's only precondition.
+        self.check(call, unsafe { entry(exec, stream) })?;
+        self.observers.tell(&HipCall::Graph { launches });
+        Ok(())
+    }
+
+    /// # Safety
+    /// `exec` came from [`Hip::graph_instantiate`], was not destroyed, and does not run.
+    pub(crate) unsafe fn graph_exec_destroy(&self, exec: HipGraphExec) -> Result<(), DeviceError> {
+        let call = "hipGraphExecDestroy";
+        let entry = self.table.hipGraphExecDestroy.ok_or(absent(call))?;
+        if self.keeps() {
+            return Ok(());
+        }
+        self.select()?;
+        // SAFETY: the caller's promise is the call's only precondition.
+        self.check(call, unsafe { entry(exec) })
+    }
+
+    /// # Safety
+    /// `graph` came from [`Hip::capture_end`] and was not destroyed.
+    pub(crate) unsafe fn graph_destroy(&self, graph: HipGraph) -> Result<(), DeviceError> {
+        let call = "hipGraphDestroy";
+        let entry = self.table.hipGraphDestroy.ok_or(absent(call))?;
+        self.select()?;
+        // SAFETY: the caller's promise is the call's only precondition.
+        self.check(call, unsafe { entry(graph) })
+    }
+}
+
+const fn absent(call: &'static str) -> DeviceError {
+    DeviceError::EntryMissing { call }
 }
 
 /// The text before the first NUL.

@@ -3,8 +3,8 @@
 //! checked against the layouts of `hsa.h` below and against a real library in `tests/rocm.rs`.
 
 use super::hip::{
-    self, HipDeviceAttribute, HipDevicePropR0600, HipFunction, HipMemcpyKind, HipModule, HipStatus,
-    HipStream, hip_rows,
+    self, HipDeviceAttribute, HipDevicePropR0600, HipFunction, HipGraph, HipGraphExec,
+    HipGraphNode, HipMemcpyKind, HipModule, HipStatus, HipStream, HipStreamCaptureMode, hip_rows,
 };
 use super::hsa::{HsaAgent, HsaQueue, HsaSignal, HsaStatus};
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -38,6 +38,9 @@ spell! {
     other::ihipStream_t => "void";
     other::ihipModule_t => "void";
     other::ihipModuleSymbol_t => "void";
+    other::ihipGraph => "void";
+    other::hipGraphNode => "void";
+    other::hipGraphExec => "void";
 }
 
 impl<T: CType> CType for *mut T {
@@ -145,6 +148,10 @@ fn hip_constants_have_the_bindings_values() {
         hip::HIP_ERROR_ILLEGAL_ADDRESS.0 => hipError_t_hipErrorIllegalAddress;
         hip::HIP_ERROR_LAUNCH_FAILURE.0 => hipError_t_hipErrorLaunchFailure;
         hip::HIP_ERROR_NOT_SUPPORTED.0 => hipError_t_hipErrorNotSupported;
+        hip::HIP_ERROR_ILLEGAL_STATE.0 => hipError_t_hipErrorIllegalState;
+        hip::HIP_ERROR_STREAM_CAPTURE_UNSUPPORTED.0 => hipError_t_hipErrorStreamCaptureUnsupported;
+        hip::HIP_ERROR_STREAM_CAPTURE_INVALIDATED.0 => hipError_t_hipErrorStreamCaptureInvalidated;
+        hip::HIP_STREAM_CAPTURE_THREAD_LOCAL => hipStreamCaptureMode_hipStreamCaptureModeThreadLocal;
         hip::HIP_ERROR_UNKNOWN.0 => hipError_t_hipErrorUnknown;
         hip::HIP_MEMCPY_HOST_TO_HOST => hipMemcpyKind_hipMemcpyHostToHost;
         hip::HIP_MEMCPY_HOST_TO_DEVICE => hipMemcpyKind_hipMemcpyHostToDevice;

@@ -40,6 +40,12 @@ pub const HIP_ERROR_NOT_READY: HipStatus = HipStatus(600);
 pub const HIP_ERROR_ILLEGAL_ADDRESS: HipStatus = HipStatus(700);
 /// `hipErrorLaunchFailure`.
 pub const HIP_ERROR_LAUNCH_FAILURE: HipStatus = HipStatus(719);
+/// `hipErrorIllegalState`: the call does not fit the state, such as a capture that was not begun.
+pub const HIP_ERROR_ILLEGAL_STATE: HipStatus = HipStatus(401);
+/// `hipErrorStreamCaptureUnsupported`: not allowed on a stream that is captured.
+pub const HIP_ERROR_STREAM_CAPTURE_UNSUPPORTED: HipStatus = HipStatus(900);
+/// `hipErrorStreamCaptureInvalidated`: a call that was not allowed spoilt the capture.
+pub const HIP_ERROR_STREAM_CAPTURE_INVALIDATED: HipStatus = HipStatus(901);
 /// `hipErrorNotSupported`.
 pub const HIP_ERROR_NOT_SUPPORTED: HipStatus = HipStatus(801);
 /// `hipErrorUnknown`.
@@ -120,6 +126,17 @@ pub type HipModule = *mut c_void;
 /// `hipFunction_t`: opaque.
 pub type HipFunction = *mut c_void;
 
+/// `hipGraph_t`: opaque.
+pub type HipGraph = *mut c_void;
+/// `hipGraphExec_t`: opaque.
+pub type HipGraphExec = *mut c_void;
+/// `hipGraphNode_t`: opaque.
+pub type HipGraphNode = *mut c_void;
+/// `hipStreamCaptureMode`.
+pub type HipStreamCaptureMode = c_uint;
+/// `hipStreamCaptureModeThreadLocal`: the capturing thread may make no unsafe call, others may.
+pub const HIP_STREAM_CAPTURE_THREAD_LOCAL: HipStreamCaptureMode = 1;
+
 /// Bytes of `hipDeviceProp_tR0600` (HIP 6.0 and later).
 pub const HIP_DEVICE_PROP_R0600_BYTES: usize = 1472;
 /// Offset of `gcnArchName` (`char[256]`, such as `gfx1100`) in `hipDeviceProp_tR0600`.
@@ -175,6 +192,15 @@ macro_rules! hip_rows {
             }
             optional {
                 hipGetDevicePropertiesR0600(properties: *mut HipDevicePropR0600, device: c_int) -> HipStatus;
+                hipStreamBeginCapture(stream: HipStream, mode: HipStreamCaptureMode) -> HipStatus;
+                hipStreamEndCapture(stream: HipStream, graph: *mut HipGraph) -> HipStatus;
+                hipGraphInstantiate(
+                    exec: *mut HipGraphExec, graph: HipGraph, error_node: *mut HipGraphNode,
+                    log: *mut c_char, log_bytes: usize,
+                ) -> HipStatus;
+                hipGraphLaunch(exec: HipGraphExec, stream: HipStream) -> HipStatus;
+                hipGraphExecDestroy(exec: HipGraphExec) -> HipStatus;
+                hipGraphDestroy(graph: HipGraph) -> HipStatus;
             }
             soft_only {
                 refrain_set_name(address: *const c_void, name: *const u8, bytes: usize) -> HipStatus;

@@ -186,7 +186,7 @@ fn a_ramp_is_followed_within_its_bound() {
                 worst = worst.max((decision.share() - f64::from(rows) / f64::from(now.rows)).abs());
             }
         }
-        assert!(controller.counters().nudges + controller.counters().reopens > 0);
+        assert!(controller.counters().nudges > 0);
     }
     println!("on the ramp a share in use is at most {worst:.4} from the best");
     assert!(worst <= 0.04, "{worst}");

@@ -2,6 +2,7 @@
 //! ordinals, agents, pools, streams, modules, signals, queues, executables. What the handles mean
 //! is left to the files that create them.
 
+use super::hip::graphs::{GraphEntry, GraphExecEntry};
 use super::hip::module::{FunctionEntry, ModuleEntry};
 use super::hsa::code::{ExecutableEntry, ReaderEntry, SymbolEntry};
 use super::hsa::queue::QueueEntry;
@@ -139,6 +140,10 @@ impl Drop for Registration {
         registry
             .modules
             .retain(|module| module.entry.ordinal != ordinal);
+        registry.graphs.retain(|graph| graph.ordinal != ordinal);
+        registry
+            .graph_execs
+            .retain(|exec| exec.entry.ordinal != ordinal);
         registry
             .queues
             .retain(|queue| queue.entry.ordinal != ordinal);
@@ -169,6 +174,8 @@ pub(super) struct Registry {
     pub(super) streams: Shelf<u64, Arc<StreamEntry>>,
     pub(super) modules: Shelf<u64, Arc<ModuleEntry>>,
     pub(super) functions: Shelf<u64, Arc<FunctionEntry>>,
+    pub(super) graphs: Shelf<u64, Arc<GraphEntry>>,
+    pub(super) graph_execs: Shelf<u64, Arc<GraphExecEntry>>,
     /// By signal handle; doorbells too.
     pub(super) signals: Shelf<u64, Arc<Entry>>,
     /// By address of the `hsa_queue_t`.

@@ -122,6 +122,48 @@ fn hip_refuses_by_name_what_it_does_not_model() {
 }
 
 #[test]
+fn graphs_refuse_by_name_what_they_do_not_model() {
+    let (_runtime, _) = soft(Target::Gfx1201);
+    let wrong: *mut c_void = without_provenance_mut(64);
+    let (mut handle, mut node) = (null_mut(), null_mut());
+    let value = hip::HIP_ERROR_INVALID_VALUE;
+    let instantiate = HIP.hipGraphInstantiate.unwrap();
+    // SAFETY: handles are only looked up; results have locals of their type.
+    unsafe {
+        hip_refuses(
+            HIP.hipStreamBeginCapture.unwrap()(wrong, 0),
+            hip::HIP_ERROR_NOT_SUPPORTED,
+            "hipStreamBeginCapture: capture mode 0 is not modelled",
+        );
+        hip_refuses(
+            instantiate(&raw mut handle, wrong, null_mut(), null_mut(), 0),
+            value,
+            "hipGraphInstantiate: 0x40 is not a graph of this device",
+        );
+        hip_refuses(
+            instantiate(&raw mut handle, wrong, &raw mut node, null_mut(), 0),
+            hip::HIP_ERROR_NOT_SUPPORTED,
+            "hipGraphInstantiate: neither the node of an error nor a log is modelled; pass null",
+        );
+        hip_refuses(
+            HIP.hipGraphLaunch.unwrap()(wrong, null_mut()),
+            value,
+            "hipGraphLaunch: 0x40 is not an executable graph of this device",
+        );
+        hip_refuses(
+            HIP.hipGraphExecDestroy.unwrap()(wrong),
+            value,
+            "hipGraphExecDestroy: 0x40 is not an executable graph of this device",
+        );
+        hip_refuses(
+            HIP.hipGraphDestroy.unwrap()(wrong),
+            value,
+            "hipGraphDestroy: 0x40 is not a graph of this device",
+        );
+    }
+}
+
+#[test]
 fn launches_refuse_by_name_what_they_do_not_model() {
     let (_runtime, _) = soft(Target::Gfx1201);
     let wrong: *mut c_void = without_provenance_mut(64);

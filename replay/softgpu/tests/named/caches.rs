@@ -286,7 +286,7 @@ fn issue_rocm_hip_3902_an_index_written_between_replays_needs_an_acquire_at_the_
         replay();
         assert_eq!(gpu.rig.read(out, 1), [9]);
         let names = [
-            "kernel copy (queue 1, packet 4, dword",
+            "kernel copy (queue 1, packet 2, dword",
             "index bytes 0..128",
             "L2",
             "other: the host",

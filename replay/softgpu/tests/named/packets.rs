@@ -194,10 +194,10 @@ fn the_register_map_of_the_other_generation_is_named() {
         ),
         (Gfx1100, 0x216, u32::MAX, "TMPRING_SIZE is 0x218"),
         (Gfx1100, 0x230, u32::MAX, "shader-engine masks are 0x216"),
-        // What only gfx12 has, on gfx11, and its wider prefetch field.
+        // What only gfx12 has, on gfx11: a register, and a bit of one that both have.
         (Gfx1100, 0x235, 1, "no register 0x235 on gfx1100"),
         (Gfx1201, 0x235, 1, "PRESCALED_DIM_X"),
-        (Gfx1100, 0x228, 0xff0, "PGM_RSRC3"),
+        (Gfx1100, 0x228, 0x2000, "PGM_RSRC3"),
         // RELAUNCH and WAVE_RESTORE of gfx10 are masks of gfx11 and gfx12.
         (Gfx1100, 0x22b, 1, "STATIC_THREAD_MGMT_SE4"),
         (Gfx1201, 0x22b, 1, "STATIC_THREAD_MGMT_SE4"),

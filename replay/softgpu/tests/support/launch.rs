@@ -7,9 +7,10 @@
     reason = "test support: each test binary uses another part, and failing loudly is the point"
 )]
 
-use super::support::{Args, Gpu, bytes};
+use super::support::{Args, Gpu, Random, bytes};
 use half::{bf16, f16};
-use refrain_kernels::{ArgKind, ArgValue, Dtype, KernelRow, WordValues, find, relayout};
+use refrain_kernels::{ArgKind, ArgValue, Dtype, KernelRow, WordValues};
+use refrain_kernels::{decode_row, find, quantise, relayout};
 use refrain_softgpu::exec::{Dispatch, RunStats};
 
 /// Words of a control block with this position and done flag.
@@ -125,14 +126,125 @@ pub fn weight(dtype: Dtype, values: &[Vec<f32>]) -> Weight {
             values: each(&|v| bf16::from_f32(v).to_f32()),
         },
         Dtype::Q8_0 => q8_0(values),
-        _ => panic!("no encoder for {dtype}"),
+        _ => blocks(dtype, values.len(), values[0].len(), values[0][0].to_bits()),
     }
 }
 
-/// The types with a GEMV, in the catalog's order of types.
-pub fn gemv_types() -> impl Iterator<Item = Dtype> {
-    let known = |dtype: &Dtype| find(&format!("gemv_{}", dtype.name())).is_some();
-    Dtype::ALL.into_iter().filter(known)
+/// Where a file block keeps its scales: halves, then singles, then an exponent.
+type Scales = (&'static [usize], &'static [usize], Option<usize>);
+
+fn scales(dtype: Dtype) -> Scales {
+    match dtype {
+        Dtype::Q8_0 | Dtype::Q4_0 | Dtype::Q5_0 | Dtype::IQ4_NL => (&[0], &[], None),
+        Dtype::Q4_1 | Dtype::Q5_1 | Dtype::Q4_K | Dtype::Q5_K => (&[0, 2], &[], None),
+        Dtype::MQ4C_G256 => (&[0, 2], &[], None),
+        Dtype::MQ4_G256_V2 => (&[0, 2, 4, 6], &[], None),
+        Dtype::Q6_K => (&[208], &[], None),
+        Dtype::MXFP4 => (&[], &[], Some(0)),
+        _ => (&[], &[0, 4], None),
+    }
+}
+
+/// Random blocks of a type: any codes, small scales. No type needs an encoder for it.
+pub fn blocks(dtype: Dtype, rows: usize, cols: usize, seed: u32) -> Weight {
+    let mut random = Random(0x9e37_79b9 ^ u64::from(seed) << 8);
+    let small = |random: &mut Random| random.float() * 0.03;
+    blocks_of(dtype, rows, cols, &mut random, small)
+}
+
+/// The same with the given scales.
+pub fn blocks_of(
+    dtype: Dtype,
+    rows: usize,
+    cols: usize,
+    random: &mut Random,
+    scale: impl Fn(&mut Random) -> f32,
+) -> Weight {
+    let format = dtype.format();
+    let (halves, singles, exponent) = scales(dtype);
+    let mut file = Vec::new();
+    for _ in 0..rows * cols / format.block {
+        let mut block: Vec<u8> = (0..format.block_bytes)
+            .map(|_| random.next() as u8)
+            .collect();
+        if dtype == Dtype::MQ4C_G256 {
+            block[4..8].fill(0);
+        }
+        for at in halves {
+            let half = f16::from_f32(scale(random));
+            block[*at..at + 2].copy_from_slice(&half.to_le_bytes());
+        }
+        for at in singles {
+            block[*at..at + 4].copy_from_slice(&scale(random).to_le_bytes());
+        }
+        if let Some(at) = exponent {
+            block[at] = 120 + (random.next() % 9) as u8;
+        }
+        file.extend(block);
+    }
+    let device = relayout(dtype, &file, rows as u64, cols as u64).unwrap();
+    let row = |row: usize| {
+        let mut out = vec![0.0; cols];
+        let shape = (rows as u64, cols as u64);
+        decode_row(dtype, &device, shape, row as u64, &mut out).unwrap();
+        out
+    };
+    Weight {
+        values: (0..rows).map(row).collect(),
+        bytes: device.to_vec(),
+    }
+}
+
+/// A weight type with the form of the activation that its kernels take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
+    pub dtype: Dtype,
+    pub int8: bool,
+}
+
+impl Form {
+    /// Every form that has a GEMV.
+    pub fn all() -> impl Iterator<Item = Form> {
+        let both = |dtype| [false, true].map(|int8| Form { dtype, int8 });
+        let known = |form: &Form| find(&form.symbol("gemv")).is_some();
+        Dtype::ALL.into_iter().flat_map(both).filter(known)
+    }
+
+    /// The kernel of that name.
+    pub fn symbol(self, name: &str) -> String {
+        let suffix = if self.int8 { "_i8" } else { "" };
+        format!("{name}_{}{suffix}", self.dtype.name())
+    }
+
+    /// `k`, or the next number of columns that the type has.
+    pub fn columns(self, k: u32) -> u32 {
+        k.next_multiple_of(self.dtype.block().max(16) as u32)
+    }
+
+    /// A vector as the kernels take it.
+    pub fn activation(self, gpu: &Gpu, x: &[f32]) -> u64 {
+        if !self.int8 {
+            return gpu.f32s("x", x);
+        }
+        let habit = self.dtype.format().habit.unwrap();
+        let mut out = vec![0; habit.bytes(x.len()).unwrap()];
+        quantise(habit, x, &mut out).unwrap();
+        gpu.buffer("x", &out)
+    }
+}
+
+/// The written order of a row on f32 activations.
+pub fn dot(weights: &[f32], x: &[f32]) -> f32 {
+    let mut partials = [0.0f32; 32];
+    for (c, (w, v)) in weights.chunks(16).zip(x.chunks(16)).enumerate() {
+        for (a, b) in w.iter().zip(v) {
+            partials[c % 32] = a.mul_add(*b, partials[c % 32]);
+        }
+    }
+    for step in [16, 8, 4, 2, 1] {
+        partials = std::array::from_fn(|i| partials[i] + partials[i ^ step]);
+    }
+    partials[0]
 }
 
 fn q8_0(values: &[Vec<f32>]) -> Weight {

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod diff;
 mod explain;
 mod golden;
@@ -11,8 +12,11 @@ mod plan;
 mod prove;
 mod record;
 pub mod run;
+mod schema;
+mod subject;
+mod trace;
 
-use crate::cli::{Command, CompileArgs, DeviceArgs, KvArg};
+use crate::cli::{ActivationsArg, Command, CompileArgs, DeviceArgs, KvArg};
 use crate::exit::CliError;
 use crate::output;
 use anyhow::Context;
@@ -41,6 +45,9 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
         Command::Lint(args) => packets::lint(args),
         Command::Diff(args) => diff::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Schema(args) => schema::run(args),
         Command::Machine(command) => machine::run(command),
         Command::OffloadBench(args) => offload_bench::run(args),
     }
@@ -86,6 +93,9 @@ fn compile_options(args: &CompileArgs) -> Result<CompileOptions, Refusal> {
         no_fuse: args.no_fuse.clone(),
         gpu_layers,
         exec: args.exec.unwrap_or_default(),
+        activations: args
+            .activations
+            .map_or_else(Default::default, ActivationsArg::of_plan),
         ..Default::default()
     })
 }

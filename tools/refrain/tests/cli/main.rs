@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
 mod bad_input;
+mod bench;
 mod devices;
 mod edges;
 mod formats;

@@ -1,6 +1,8 @@
-//! HIP entries: devices and errors here; memory, modules and launches, streams in the files below.
+//! HIP entries: devices and errors here; memory, modules and launches, streams, graphs in the files
+//! below.
 //! Each entry is the function of its name in `hip_runtime_api.h`.
 
+pub(super) mod graphs;
 pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod streams;
@@ -73,6 +75,20 @@ fn memory_for(call: &str, entry: &Entry, event: Event) -> Answer {
         None => Ok(()),
         Some(what) => fail(call, c::HIP_ERROR_OUT_OF_MEMORY, what),
     }
+}
+
+/// Counts a submission, which a fault script may have fail.
+fn submitted(call: &str, entry: &Entry) -> Answer {
+    if entry.gpu.shared().faults.is_armed()
+        && let Err(what) = entry.gpu.shared().submit(call)
+    {
+        let status = match entry.gpu.lost() {
+            None => c::HIP_ERROR_OUT_OF_MEMORY,
+            Some(_) => c::HIP_ERROR_LAUNCH_FAILURE,
+        };
+        return fail(call, status, what);
+    }
+    Ok(())
 }
 
 /// Stores a result; null is an error.

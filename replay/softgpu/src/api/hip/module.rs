@@ -1,8 +1,9 @@
 //! HIP entries that load code objects and launch their kernels.
 
 use super::super::registry::{Entry, registry};
+use super::super::stream::Node;
 use super::streams;
-use super::{Answer, current, fail, memory_for, put, status_of, stream_failed};
+use super::{Answer, current, fail, memory_for, put, status_of, stream_failed, submitted};
 use crate::gpu::SoftError;
 use crate::gpu::faults::Event;
 use crate::object::{KernelSymbol, LoadedObject};
@@ -239,7 +240,8 @@ fn launch(
     kernarg: &[u8],
 ) -> Answer {
     let entry = current(call)?;
-    let found = registry().functions.get(&(function.addr() as u64));
+    let handle = function.addr() as u64;
+    let found = registry().functions.get(&handle);
     let Some(function) = found.filter(|found| found.entry.ordinal == entry.ordinal) else {
         let what = format!("{:#x} is not a function of this device", function.addr());
         return fail(call, c::HIP_ERROR_INVALID_HANDLE, what);
@@ -289,15 +291,18 @@ fn launch(
         );
     }
     let stream = streams::stream(call, &entry, stream)?;
-    if entry.gpu.shared().faults.is_armed()
-        && let Err(what) = entry.gpu.shared().submit(call)
-    {
-        let status = match entry.gpu.lost() {
-            None => c::HIP_ERROR_OUT_OF_MEMORY,
-            Some(_) => c::HIP_ERROR_LAUNCH_FAILURE,
-        };
-        return fail(call, status, what);
+    let launch = || Node {
+        function: handle,
+        kernel: kernel.clone(),
+        groups: grid,
+        group: block,
+        lds_bytes,
+        kernarg: kernarg.to_vec(),
+    };
+    if stream.captures(launch) {
+        return Ok(());
     }
+    submitted(call, &entry)?;
     let done = stream.launch(kernel, grid, block, lds_bytes, kernarg);
     done.or_else(|error| stream_failed(call, &error))
 }

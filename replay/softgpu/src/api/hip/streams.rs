@@ -65,14 +65,25 @@ pub(super) fn wait_stream(call: &str, entry: &Entry, handle: HipStream) -> Answe
         }
         return Ok(());
     }
-    stream(call, entry, handle)?
-        .wait()
-        .or_else(|error| stream_failed(call, &error))
+    let stream = stream(call, entry, handle)?;
+    uncaptured(call, &stream)?;
+    stream.wait().or_else(|error| stream_failed(call, &error))
+}
+
+/// Refuses what may not be asked of a stream that is captured, and spoils the capture.
+pub(super) fn uncaptured(call: &str, stream: &StreamEntry) -> Answer {
+    if !stream.is_capturing() {
+        return Ok(());
+    }
+    stream.spoil(call);
+    let what = "the stream is captured: only launches can be";
+    fail(call, c::HIP_ERROR_STREAM_CAPTURE_UNSUPPORTED, what)
 }
 
 /// Waits for all work of the device.
 pub(super) fn wait_device(call: &str, entry: &Entry) -> Answer {
     for stream in streams_of(entry, |_| true) {
+        uncaptured(call, &stream)?;
         stream.wait().or_else(|error| stream_failed(call, &error))?;
     }
     Ok(())
@@ -143,6 +154,7 @@ pub(crate) unsafe extern "C" fn stream_query(handle: HipStream) -> HipStatus {
             false => vec![stream(call, &entry, handle)?],
         };
         for stream in waited_for {
+            uncaptured(call, &stream)?;
             match stream.idle() {
                 Ok(true) => {}
                 // No failure, so no reason either.

@@ -3,11 +3,12 @@
 //! Text streams to stdout as it comes, the summary goes to stderr; with `--format json` one object
 //! goes to stdout instead of both. Times of the software GPU are labelled and never a GPU's.
 
+mod cpu;
 mod printer;
 mod report;
 mod soft;
 
-use crate::cli::{Format, RetainArg, RunArgs};
+use crate::cli::{CompileArgs, Format, RetainArg, RunArgs};
 use crate::exit::CliError;
 use crate::input::{self, Kind};
 use crate::output;
@@ -16,10 +17,12 @@ use printer::Printer;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
-use refrain_planner::{ModelSource, compile, identity::hex};
-use refrain_recorder::{EmbeddedObjects, ExactEngine, FileSource};
+use refrain_planner::{ModelSource, compile, compile_family, identity::hex};
+use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::prove::presented;
-use refrain_replay::{DeviceSpec, OpenedDevice, Retain, Session, SessionOptions, Verification};
+use refrain_replay::{
+    Code, DeviceSpec, Refusal, Retain, Session, SessionOptions, Verification,
+};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +32,8 @@ const EAGER_SAMPLE: u32 = 4;
 
 struct Loaded {
     plan: Arc<CheckedPlan>,
+    /// Plans of all buckets, ascending; the last is `plan`.
+    family: Vec<Arc<CheckedPlan>>,
     model: PathBuf,
     tokenizer: Option<Tokenizer>,
 }
@@ -51,6 +56,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             .into());
         }
     };
+    if args.device.device == DeviceSpec::Cpu {
+        return cpu::run(args, source);
+    }
     let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
     if args.verify || matches!(args.retain, Some(RetainArg::Whole | RetainArg::Segments)) {
         // A card that is named is not touched for what its packets could not change.
@@ -59,7 +67,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     }
     let opened = super::open_device(&args.device, args.strict)?;
     soft::arm(args, &opened, faults.as_ref())?;
-    let loaded = load(args, source, &opened)?;
+    let loaded = load(args, source, &opened.device.info().target)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
@@ -75,15 +83,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         ..SessionOptions::default()
     };
     let device = opened.clone();
-    let session = Session::with_credentials(
-        opened,
-        &loaded.plan,
-        &source,
-        &EmbeddedObjects,
-        options,
-        Arc::new(ExactEngine),
-        &credentials,
-    );
+    let (family, objects) = (&loaded.family, &EmbeddedObjects);
+    let session = Session::family(opened, family, &source, objects, options, &credentials);
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {
@@ -115,6 +116,11 @@ fn contradictions(args: &RunArgs) -> Result<(), CliError> {
             tokens: 0,
             ..
         } => "--verify with -n 0 would compare nothing; ask for at least one token",
+        RunArgs {
+            threads: Some(_),
+            device,
+            ..
+        } if device.device != DeviceSpec::Cpu => "--threads is for --device cpu; leave it out",
         _ => return Ok(()),
     };
     Err(CliError::Usage(text.to_owned()))
@@ -167,7 +173,26 @@ fn decode(
         Format::Json => output::result(&(serde_json::to_string(&report)? + "\n"))?,
         Format::Text => report::summary(&report),
     }
+    require_replay(args, &report)?;
     judge(&report, verification)
+}
+
+/// Refuses a run that replayed less than was required.
+fn require_replay(args: &RunArgs, report: &Report) -> Result<(), Refusal> {
+    let (replayed, all) = (
+        report.replayed_tokens,
+        report.replayed_tokens + report.eager_tokens,
+    );
+    let found = 100.0 * replayed as f64 / all.max(1) as f64;
+    match args.require_replay {
+        Some(required) if found < required => {
+            let text = format!(
+                "replayed {replayed} of {all} tokens ({found:.1} %), {required} % are required"
+            );
+            Err(Refusal::new(Code::ReplayShare, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What makes a finished run a failure.
@@ -195,37 +220,49 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
 fn load(
     args: &RunArgs,
     source: Option<ModelSource>,
-    opened: &OpenedDevice,
+    target: &str,
 ) -> anyhow::Result<Loaded> {
-    let (plan, model) = match &source {
+    let (plans, model) = match &source {
         None => {
-            fixed_by_plan(args)?;
+            fixed_by_plan(&args.compile, &args.model)?;
+            if !args.buckets.is_empty() {
+                let path = args.model.display().to_string();
+                let flag = "buckets";
+                return Err(CliError::PlanFixes { path, flag }.into());
+            }
             let plan = input::open_plan(&args.model)?;
             input::require_weights(&plan)?;
             let model = input::model_of(&plan, &args.model, args.model_file.as_deref())?;
-            (plan, model)
+            (vec![plan], model)
         }
         Some(source) => {
-            let machine = super::profile(&args.compile, &opened.device.info().target)?;
-            let plan = compile(source, &machine, &super::compile_options(&args.compile)?)
-                .with_context(|| args.model.display().to_string())?;
-            (plan, args.model.clone())
+            let machine = super::profile(&args.compile, target)?;
+            let options = super::compile_options(&args.compile)?;
+            let plans = match &args.buckets[..] {
+                [] => compile(source, &machine, &options).map(|plan| vec![plan]),
+                buckets => compile_family(source, &machine, &options, buckets),
+            };
+            let plans = plans.with_context(|| args.model.display().to_string())?;
+            (plans, args.model.clone())
         }
     };
     let source = match source {
         Some(source) => source,
         None => input::open_model(&model)?,
     };
+    let family: Vec<Arc<CheckedPlan>> = plans.into_iter().map(Arc::new).collect();
+    let plan = family.last().context("a family has a plan")?.clone();
     let tokenizer = tokenizer(&source, &plan, &model)?;
     Ok(Loaded {
-        plan: Arc::new(plan),
+        plan,
+        family,
         model,
         tokenizer,
     })
 }
 
-fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
-    let flag = match &args.compile {
+pub(super) fn fixed_by_plan(compile: &CompileArgs, path: &Path) -> Result<(), CliError> {
+    let flag = match compile {
         compile if compile.machine.is_some() => "machine",
         compile if compile.context.is_some() => "context",
         compile if compile.kv.is_some() => "kv",
@@ -236,7 +273,7 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
-        path: args.model.display().to_string(),
+        path: path.display().to_string(),
         flag,
     })
 }

@@ -6,7 +6,7 @@ use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
 use refrain_planner::plan::BufferKind;
-use refrain_replay::{Counters, DeviceSpec, Generation, Refusal, Session};
+use refrain_replay::{Counters, CpuSession, DeviceSpec, Generation, Refusal, Session};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -39,6 +39,10 @@ pub struct Report {
     pub replayed_tokens: u64,
     /// Token steps run eagerly for the output, prompt included.
     pub eager_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Launches replayed, of all outside of split steps; those beside the host's rows are in `offload`.
     pub replayed_launches: u64,
     /// All launches outside of split steps.
@@ -61,6 +65,8 @@ pub struct Report {
     pub strict: Option<Findings>,
     /// Faults that were injected; null without a script.
     pub injected: Option<Vec<String>>,
+    /// The engine of `--device cpu`; null on other devices.
+    pub cpu: Option<CpuFacts>,
 }
 
 /// Spilled layers: what was asked for, and what each side did. Counts are of all token steps, those past
@@ -119,6 +125,21 @@ pub struct Side {
     pub bytes: u64,
 }
 
+/// How a run on the CPU was executed. Its times are this CPU's.
+#[derive(Debug, Serialize)]
+pub struct CpuFacts {
+    /// Name and version of the engine.
+    pub engine: String,
+    /// Threads that shared the work.
+    pub threads: usize,
+    /// Instruction set that was chosen.
+    pub isa: &'static str,
+    /// Form of the activations, a property of the plan.
+    pub activations: &'static str,
+    /// Token steps by the median of their wall time, prompt included, measured on this CPU.
+    pub step_tok_s: Option<f64>,
+}
+
 /// A refusal and how often.
 #[derive(Debug, Serialize)]
 pub struct RefusalRow {
@@ -170,6 +191,8 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         dwords: counters.dwords,
         replayed_tokens: counters.replayed_tokens,
         eager_tokens: counters.eager_tokens,
+        fallbacks: counters.fallbacks,
+        bucket_switches: counters.bucket_switches,
         replayed_launches: counters.replayed_launches,
         all_launches: counters.all_launches,
         offload: offload(plan, &counters),
@@ -193,6 +216,7 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         proof: session.standing().to_string(),
         strict: None,
         injected: None,
+        cpu: None,
     }
 }
 
@@ -259,6 +283,44 @@ fn share(part: Duration, whole: Duration) -> f64 {
 
 /// The report of a run that was refused before its first token.
 pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal) -> Report {
+    Report {
+        refusals: vec![RefusalRow {
+            code: refusal.code.to_string(),
+            count: 1,
+        }],
+        ..empty(plan, device)
+    }
+}
+
+/// The report of a run on the CPU.
+pub(super) fn of_cpu(plan: &CheckedPlan, session: &CpuSession, outcome: Outcome) -> Report {
+    let counters = session.counters();
+    let seconds = counters.wall.as_secs_f64();
+    let instance = session.instance();
+    Report {
+        tokens: outcome.generation.tokens,
+        text: outcome.text,
+        stop: outcome.generation.stop.map(StopReason::name),
+        launches_per_token: instance.launches(),
+        eager_tokens: counters.steps,
+        tok_s: if seconds > 0.0 {
+            counters.generated as f64 / seconds
+        } else {
+            0.0
+        },
+        cpu: Some(CpuFacts {
+            engine: concat!("refrain-cpu ", env!("CARGO_PKG_VERSION")).to_owned(),
+            threads: instance.threads(),
+            isa: instance.isa().name(),
+            activations: plan.options.activations.name(),
+            step_tok_s: counters.step_us.map(|us| 1e6 / us),
+        }),
+        ..empty(plan, DeviceSpec::Cpu)
+    }
+}
+
+/// What the plan alone says.
+fn empty(plan: &CheckedPlan, device: DeviceSpec) -> Report {
     let mut symbols: Vec<_> = plan.kernels.iter().map(|kernel| &kernel.symbol).collect();
     symbols.sort();
     symbols.dedup();
@@ -276,13 +338,12 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         dwords: 0,
         replayed_tokens: 0,
         eager_tokens: 0,
+        fallbacks: 0,
+        bucket_switches: 0,
         replayed_launches: 0,
         all_launches: 0,
         offload: None,
-        refusals: vec![RefusalRow {
-            code: refusal.code.to_string(),
-            count: 1,
-        }],
+        refusals: Vec::new(),
         verified: None,
         state: None,
         host_us_per_token: HostTimes {
@@ -293,7 +354,37 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
         proof: "none".to_owned(),
         strict: None,
         injected: None,
+        cpu: None,
     }
+}
+
+/// The report of a run on the CPU in words, on stderr.
+pub(super) fn summary_of_cpu(report: &Report) {
+    let Some(cpu) = &report.cpu else {
+        return;
+    };
+    let steps = cpu.step_tok_s;
+    let steps = steps.map_or(String::new(), |rate| format!(", {rate:.1} steps/s by the median"));
+    let threads = if cpu.threads == 1 { "thread" } else { "threads" };
+    let stopped = report.stop.unwrap_or("after the tokens asked for");
+    let lines = [
+        format!(
+            "device      cpu: {}, {} {threads}, {}, {} activations",
+            cpu.engine, cpu.threads, cpu.isa, cpu.activations
+        ),
+        format!("plan        {}", report.plan_id),
+        format!("sequence    {}", report.sequence_hash),
+        format!(
+            "per token   {} launches, {} kernels, executed one after the other",
+            report.launches_per_token, report.unique_kernels
+        ),
+        format!(
+            "speed       {:.1} tokens/s with the prompt{steps} (measured on this CPU)",
+            report.tok_s
+        ),
+        format!("stopped     {stopped}"),
+    ];
+    output::note(&lines.join("\n"));
 }
 
 /// The report in words, on stderr.
@@ -332,8 +423,8 @@ pub(super) fn summary(report: &Report) {
             report.launches_per_token, report.unique_kernels, report.dwords
         ),
         format!(
-            "replayed    {} of {of_all} tokens (prompt included)",
-            report.replayed_tokens
+            "replayed    {} of {of_all} tokens (prompt included), {} fell back, {} changes of bucket",
+            report.replayed_tokens, report.fallbacks, report.bucket_switches
         ),
         format!(
             "launches    {} of {} replayed, outside of split steps",
@@ -429,6 +520,8 @@ pub(super) mod tests {
             dwords: 0,
             replayed_tokens: 0,
             eager_tokens: 0,
+            fallbacks: 0,
+            bucket_switches: 0,
             replayed_launches: 0,
             all_launches: 0,
             offload: None,
@@ -443,6 +536,7 @@ pub(super) mod tests {
             proof: "none".to_owned(),
             strict: None,
             injected: None,
+            cpu: None,
         }
     }
 
@@ -465,6 +559,8 @@ pub(super) mod tests {
             "dwords",
             "replayed_tokens",
             "eager_tokens",
+            "fallbacks",
+            "bucket_switches",
             "replayed_launches",
             "all_launches",
             "offload",
@@ -476,6 +572,7 @@ pub(super) mod tests {
             "proof",
             "strict",
             "injected",
+            "cpu",
         ] {
             let found = json[at..].find(&format!("\"{key}\":"));
             at += found.unwrap_or_else(|| panic!("{key} is missing after byte {at} of {json}"));

@@ -6,7 +6,7 @@ use super::support::{Gpu, Random, bytes};
 use super::tools::{dispatch, extent, weight};
 use crate::exec::Dispatch;
 use refrain_kernels::{Access, ArgKind, CONTROL_BYTES, Dtype, KernelRow, Op, Word, WordValues};
-use refrain_kernels::{Arg, catalog};
+use refrain_kernels::{Arg, Need, catalog};
 
 /// One launch.
 pub(super) struct Case {
@@ -100,8 +100,22 @@ fn imm(row: &KernelRow, arg: &Arg, shape: &Shape) -> u32 {
         _ => None,
     };
     let given = shape.imms.iter().find(|(name, _)| *name == arg.name);
-    let value = f32_value.map(f32::to_bits).or(given.map(|(_, v)| *v));
-    value.unwrap_or_else(|| panic!("{} needs {}", row.symbol, arg.name))
+    // A cache in planes is declared by the whole width of its rows.
+    let width = match (row.head_dim, arg.name) {
+        (Some(dim), "kv_dim") => shape
+            .imms
+            .iter()
+            .find(|i| i.0 == "kv_heads")
+            .map(|i| i.1 * dim),
+        _ => None,
+    };
+    let given = width.or(given.map(|(_, v)| *v));
+    let value = f32_value.map(f32::to_bits).or(given);
+    let value = value.unwrap_or_else(|| panic!("{} needs {}", row.symbol, arg.name));
+    row.needs.iter().fold(value, |value, need| match need {
+        Need::MultipleOf(name, n) if *name == arg.name => value.next_multiple_of(*n),
+        _ => value,
+    })
 }
 
 /// Whether the argument's elements have the row's type.
@@ -127,13 +141,19 @@ fn fill(row: &KernelRow, arg: &Arg, len: usize, shape: &Shape, random: &mut Rand
     let dtype = row.dtype.filter(|_| is_typed(row, arg));
     let dtype = dtype.unwrap_or(Dtype::F32);
     let elements = match dtype {
+        Dtype::F32 if arg.name == "x" && row.habit.is_some() => return codes(len, random),
         Dtype::F32 => dwords,
         Dtype::F16 | Dtype::BF16 => len / 2,
-        _ => len / dtype.format().block_bytes * dtype.format().block,
+        _ => return codes(len, random),
     };
     let data = weight(dtype, &[random.floats(elements)]).bytes;
     assert_eq!(data.len(), len, "{} {}", row.symbol, arg.name);
     data
+}
+
+/// Codes and scales: no byte that is the upper one of an infinity or a NaN.
+fn codes(len: usize, random: &mut Random) -> Vec<u8> {
+    (0..len).map(|_| random.next() as u8 & 0x3f).collect()
 }
 
 /// A kernel that joins the catalog must get a shape.

@@ -68,6 +68,7 @@ const RANGED: &[Op] = &[
     Op::GemvSilu,
     Op::GemvGatedAdd,
 ];
+const INT8: &[Op] = &[Op::RmsNormQuantise, Op::Quantise, Op::Rotate];
 const SEVERAL: &[Op] = &[Op::Gemv2, Op::Gemv3, Op::Gemv4, Op::Gemv3Bias];
 const PREPARE: &[Op] = &[Op::QkNormRopeKv, Op::RopeKv];
 const MERGE: &[Op] = &[Op::AttnMerge, Op::AttnMergeGated];
@@ -80,10 +81,16 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(&[Op::RmsNorm], &[("n", 8)], START),
     shape(&[Op::RmsNorm], &[("n", 260)], START),
     shape(&[Op::RmsNorm], &[("n", 1100)], START),
+    shape(INT8, &[("n", 32)], START),
+    shape(INT8, &[("n", 1024)], START),
+    shape(INT8, &[("n", 4128)], START),
     shape(RANGED, &[("r0", 0), ("r1", 5), ("rows", 5), ("k", 32)], START),
     shape(RANGED, &[("r0", 3), ("r1", 33), ("rows", 33), ("k", 256)], START),
     shape(RANGED, &[("r0", 0), ("r1", 16), ("rows", 16), ("k", 288)], START),
     shape(RANGED, &[("r0", 0), ("r1", 40), ("rows", 40), ("k", 704)], START),
+    // 33 blocks of 32: the loop over int8 activations takes two of 16 blocks at a time.
+    shape(RANGED, &[("r0", 0), ("r1", 3), ("rows", 3), ("k", 1056)], START),
+    shape(SEVERAL, &[("m0", 2), ("m1", 1), ("m2", 1), ("m3", 1), ("k", 1056)], START),
     shape(SEVERAL, &[("m0", 5), ("m1", 3), ("m2", 2), ("m3", 1), ("k", 32)], START),
     shape(SEVERAL, &[("m0", 3), ("m1", 20), ("m2", 17), ("m3", 2), ("k", 256)], START),
     shape(SEVERAL, &[("m0", 17), ("m1", 16), ("m2", 3), ("m3", 30), ("k", 288)], START),
@@ -94,13 +101,13 @@ pub(super) const SHAPES: &[Shape] = &[
         ("interleaved", 0)], POSITIONS),
     shape(&[Op::Rope], &[("heads", 2), ("kv_heads", 1), ("head_dim", 64), ("rot_dim", 48),
         ("interleaved", 1)], POSITIONS),
-    shape(&[Op::KvWrite], &[("kv_dim", 300)], WRITES),
+    shape(&[Op::KvWrite], &[("kv_dim", 300), ("ctx", 1024)], WRITES),
     shape(PREPARE, &[("heads", 3), ("kv_heads", 1), ("head_dim", 64), ("q_stride", 128),
         ("rot_dim", 48), ("interleaved", 0)], WRITES),
     shape(PREPARE, &[("heads", 2), ("kv_heads", 2), ("head_dim", 128), ("q_stride", 128),
         ("rot_dim", 128), ("interleaved", 1)], WRITES),
-    shape(&[Op::AttnDecode], &[("heads", 4), ("kv_heads", 2)], POSITIONS),
-    shape(&[Op::AttnSplit], &[("heads", 4), ("kv_heads", 2), ("splits", 2)], PARTS),
+    shape(&[Op::AttnDecode], &[("heads", 4), ("kv_heads", 2), ("ctx", 1024)], POSITIONS),
+    shape(&[Op::AttnSplit], &[("heads", 4), ("kv_heads", 2), ("splits", 2), ("ctx", 1024)], PARTS),
     shape(MERGE, &[("heads", 2), ("head_dim", 64), ("splits", 1)], PARTS),
     shape(MERGE, &[("heads", 3), ("head_dim", 128), ("splits", 4)], PARTS),
     shape(MERGE, &[("heads", 2), ("head_dim", 320), ("splits", 2)], PARTS),
@@ -126,6 +133,8 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(EXPERTS, &[("experts", 5), ("top_k", 2), ("r0", 0), ("r1", 16), ("m", 16), ("k", 288)],
         START),
     shape(EXPERTS, &[("experts", 5), ("top_k", 2), ("r0", 0), ("r1", 16), ("m", 16), ("k", 704)],
+        START),
+    shape(EXPERTS, &[("experts", 2), ("top_k", 1), ("r0", 0), ("r1", 3), ("m", 16), ("k", 1056)],
         START),
     shape(&[Op::GatedAdd], &[("e", 600)], START),
     shape(&[Op::Argmax], &[("n", 1)], &[&[], &[(Done, 1)]]),
