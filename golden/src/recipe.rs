@@ -112,6 +112,9 @@ struct RawResidency {
     name: String,
     gpu_layers: String,
     exec: String,
+    /// Machines that have such a record; all where none is named.
+    #[serde(default)]
+    machines: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -159,6 +162,10 @@ impl Matrix {
             for machine in &raw.machines {
                 for residency in &model.residency {
                     name("residency", &residency.name)?;
+                    let machines = &residency.machines;
+                    if !machines.is_empty() && !machines.contains(machine) {
+                        continue;
+                    }
                     recipes.push(model.recipe(machine, residency, raw.tokens));
                 }
             }
@@ -259,7 +266,7 @@ file = "golden/models/a.gguf"
 prompt = [1, 2]
 residency = [
   { name = "resident", gpu_layers = "all", exec = "pcie" },
-  { name = "half-pcie", gpu_layers = "3", exec = "pcie" },
+  { name = "half-pcie", gpu_layers = "3", exec = "pcie", machines = ["gfx1201"] },
 ]
 [[shape]]
 name = "b"
@@ -275,14 +282,13 @@ quant = "q8_0"
             names,
             [
                 "a.q8_0/gfx1100-resident",
-                "a.q8_0/gfx1100-half-pcie",
                 "a.q8_0/gfx1201-resident",
                 "a.q8_0/gfx1201-half-pcie",
                 "b/gfx1100-resident",
                 "b/gfx1201-resident",
             ]
         );
-        assert!(matrix.recipes[4].is_shape() && matrix.recipes[4].unbounded);
+        assert!(matrix.recipes[3].is_shape() && matrix.recipes[3].unbounded);
         assert!(!matrix.recipes[0].is_shape());
     }
 

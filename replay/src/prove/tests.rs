@@ -66,7 +66,7 @@ fn a_proof_is_complete_and_the_same_bytes_whatever_the_threads() {
         // Every wait and every invalidation but the head's is needed by bytes that launches touched.
         let waits = &form.omissions["wait"];
         assert!(waits.by_trace + 1 >= waits.tried, "{waits:?}");
-        assert!(form.executed.tried >= 6 && form.executed.noticed > 0);
+        assert!(form.executed.tried >= 2 && form.executed.noticed > 0);
     }
     let registers = &proof.forms[1].omissions["register"];
     assert!(registers.caught() > 100 && registers.repeated > 100);
@@ -151,7 +151,8 @@ fn execution_finds_a_judge_that_is_wrong() {
         traces: &[],
     };
     let found = judge(&bar, 0, words, &nothing);
-    let mut repeated = found.iter().filter(|row| row.verdict == Verdict::Repeated);
+    let of_registers = found.iter().filter(|row| row.cut.part == Part::Register);
+    let mut repeated = of_registers.filter(|row| row.verdict == Verdict::Repeated);
     let repeated = repeated.next().unwrap().cut;
     let first_read = of(Part::Register, 4);
     let rows = [
