@@ -303,7 +303,12 @@ mod tests {
     }
     /// A step of 2 % every fifteen rows, up and down.
     fn stepping(index: usize, noise: f64) -> f64 {
-        noise + if index / 15 % 2 == 0 { 0.0 } else { 20.0 }
+        noise
+            + if (index / 15).is_multiple_of(2) {
+                0.0
+            } else {
+                20.0
+            }
     }
     /// Two modes 3 % apart, by turns of three.
     fn bimodal(index: usize, noise: f64) -> f64 {
