@@ -3,7 +3,6 @@
 //! refused by code.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a failed step of a test is a failed test"
 )]
 

@@ -277,6 +277,17 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             _ => Exit::Data,
         });
     }
+    if cause.is::<WriteError>() {
+        return Some(Exit::Io);
+    }
+    if cause.is::<LoadError>() || cause.is::<ContainerError>() || cause.is::<TokenizerError>() {
+        return Some(Exit::Data);
+    }
+    of_file(cause).or_else(|| cause.downcast_ref::<SourceError>().map(of_source))
+}
+
+/// Of files that this program writes and reads again: tapes, reports, proofs, the registry.
+fn of_file(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<TapeFileError>() {
         return Some(match error {
             TapeFileError::Io { source, .. } => of_io(source),
@@ -290,12 +301,6 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             ReportError::EmptyNote => Exit::Usage,
             _ => Exit::Data,
         });
-    }
-    if cause.is::<LoadError>() || cause.is::<ContainerError>() || cause.is::<TokenizerError>() {
-        return Some(Exit::Data);
-    }
-    if cause.is::<WriteError>() {
-        return Some(Exit::Io);
     }
     if let Some(error) = cause.downcast_ref::<ProveError>() {
         return Some(match error {
@@ -314,7 +319,7 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             _ => Exit::Data,
         });
     }
-    cause.downcast_ref::<SourceError>().map(of_source)
+    None
 }
 
 fn of_cli(error: &CliError) -> Exit {

@@ -128,7 +128,14 @@ fn what_cannot_be_placed_is_refused_with_its_code() {
         (&["--machine", "gfx1151", "--gpu-layers", "1"], 77, "RF024"),
         (&["--exec", "cpu"], 77, "RF031"),
         (
-            &["--gpu-layers", "1", "--exec", "cpu", "--activations", "int8"],
+            &[
+                "--gpu-layers",
+                "1",
+                "--exec",
+                "cpu",
+                "--activations",
+                "int8",
+            ],
             77,
             "RF034",
         ),

@@ -20,9 +20,7 @@ use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
 use refrain_planner::{ModelSource, compile, compile_family, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::prove::presented;
-use refrain_replay::{
-    Code, DeviceSpec, Refusal, Retain, Session, SessionOptions, Verification,
-};
+use refrain_replay::{Code, DeviceSpec, Refusal, Retain, Session, SessionOptions, Verification};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -217,11 +215,7 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
     Ok(())
 }
 
-fn load(
-    args: &RunArgs,
-    source: Option<ModelSource>,
-    target: &str,
-) -> anyhow::Result<Loaded> {
+fn load(args: &RunArgs, source: Option<ModelSource>, target: &str) -> anyhow::Result<Loaded> {
     let (plans, model) = match &source {
         None => {
             fixed_by_plan(&args.compile, &args.model)?;

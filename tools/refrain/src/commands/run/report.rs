@@ -364,8 +364,14 @@ pub(super) fn summary_of_cpu(report: &Report) {
         return;
     };
     let steps = cpu.step_tok_s;
-    let steps = steps.map_or(String::new(), |rate| format!(", {rate:.1} steps/s by the median"));
-    let threads = if cpu.threads == 1 { "thread" } else { "threads" };
+    let steps = steps.map_or(String::new(), |rate| {
+        format!(", {rate:.1} steps/s by the median")
+    });
+    let threads = if cpu.threads == 1 {
+        "thread"
+    } else {
+        "threads"
+    };
     let stopped = report.stop.unwrap_or("after the tokens asked for");
     let lines = [
         format!(
