@@ -177,7 +177,11 @@ impl CpuInstance {
 
     fn write(&mut self, buffer: usize, offset: u64, bytes: &[u8]) -> Result<(), CpuRunError> {
         let done = self.memory.write(buffer, offset, bytes);
-        let name = self.plan.buffers.get(buffer).map_or("?", |buffer| &buffer.name);
+        let name = self
+            .plan
+            .buffers
+            .get(buffer)
+            .map_or("?", |buffer| &buffer.name);
         done.map_err(|source| buffer_error(name, source))
     }
 
