@@ -121,7 +121,10 @@ impl Archive {
             }
             // Bounded by the bytes at hand, whatever the header says.
             let mut content = Vec::new();
-            entry.by_ref().take(bytes.len() as u64).read_to_end(&mut content)?;
+            entry
+                .by_ref()
+                .take(bytes.len() as u64)
+                .read_to_end(&mut content)?;
             if name == LIST && list.is_none() {
                 list = Some(content);
             } else if archive.files.insert(name.clone(), content).is_some() {

@@ -52,9 +52,10 @@ pub fn attest(
 ) -> Result<Attestation, VerifyError> {
     let verified = verify(record, proof, world, routes)?;
     let Some(mismatch) = verified.mismatch().cloned() else {
-        let ran = verified.checks.iter().any(|check| {
-            check.layer == Layer::Tokens && check.state == State::Same
-        });
+        let ran = verified
+            .checks
+            .iter()
+            .any(|check| check.layer == Layer::Tokens && check.state == State::Same);
         // Without tokens nothing was reproduced, unless there is nothing that could run.
         let grade = match ran || record.tokens.is_none() {
             true => Grade::Exact,

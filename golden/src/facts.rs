@@ -2,11 +2,13 @@
 //! digest of every step, by which a mismatch can name the first step that differs.
 
 use crate::world::World;
-use refrain_lower::{KernelImages, LowerError, Policy, Transport, lower};
+use refrain_lower::{
+    KernelImages, LowerError, Lowered, Policy, Transport, form_digest, lower_runs,
+};
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::container::codec::Codec;
 use refrain_planner::identity::hex;
-use refrain_planner::plan::{Invalidate, Plan, Step, StepBody, Tier};
+use refrain_planner::plan::{Invalidate, Plan, Step, Tier};
 use serde::Deserialize;
 use std::fmt::Write;
 
@@ -60,6 +62,8 @@ pub struct Counts {
     pub bucket: u64,
     /// Launches of one token.
     pub launches: u64,
+    /// Steps of the host.
+    pub barriers: u64,
     /// Distinct kernels.
     pub kernels: u64,
     /// Waits.
@@ -137,8 +141,6 @@ fn counts(plan: &Plan) -> Counts {
     let mut symbols: Vec<_> = plan.kernels.iter().map(|k| (&k.symbol, k.object)).collect();
     symbols.sort_unstable();
     symbols.dedup();
-    let launches = plan.steps.iter();
-    let launches = launches.filter(|step| matches!(step.body, StepBody::Launch(_)));
     let waits = &plan.schedule.waits;
     let invalidations = waits.iter();
     let invalidations = invalidations.filter(|wait| wait.invalidate == Invalidate::Agent);
@@ -150,7 +152,8 @@ fn counts(plan: &Plan) -> Counts {
     Counts {
         context: u64::from(plan.options.context),
         bucket: u64::from(plan.options.bucket),
-        launches: launches.count() as u64,
+        launches: plan.launches().count() as u64,
+        barriers: plan.barriers().count() as u64,
         kernels: symbols.len() as u64,
         waits: waits.len() as u64,
         invalidations: invalidations.count() as u64,
@@ -172,13 +175,14 @@ fn encodings(plan: &CheckedPlan, world: &dyn World) -> Result<Vec<Encoding>, Fac
         }
     }
     let form = |transport: Transport| {
-        let lowered = lower(plan, &images, transport, Policy::default());
-        let lowered = lowered.map_err(|error| FactsError::Lower(Box::new(error)))?;
+        let runs = lower_runs(plan, &images, transport, Policy::default());
+        let runs = runs.map_err(|error| FactsError::Lower(Box::new(error)))?;
+        let policy = runs.first().map_or("", |run| run.encoded().policy);
         Ok(Encoding {
             transport: transport.name().to_owned(),
-            policy: lowered.encoded().policy.to_owned(),
-            dwords: lowered.dwords() as u64,
-            digest: hex(lowered.digest()),
+            policy: policy.to_owned(),
+            dwords: runs.iter().map(|run| Lowered::dwords(run) as u64).sum(),
+            digest: hex(&form_digest(&runs)),
         })
     };
     Transport::ALL.into_iter().map(form).collect()
@@ -188,9 +192,11 @@ fn encodings(plan: &CheckedPlan, world: &dyn World) -> Result<Vec<Encoding>, Fac
 fn step_digest(plan: &Plan, step: &Step) -> String {
     let mut bytes = Vec::new();
     step.put(&mut bytes);
-    let StepBody::Launch(launch) = &step.body;
-    let kernel = plan.kernels.get(launch.kernel as usize);
-    kernel.map_or("", |kernel| &kernel.symbol).to_owned().put(&mut bytes);
+    for launch in step.body.launches() {
+        let kernel = plan.kernels.get(launch.kernel as usize);
+        let symbol = kernel.map_or("", |kernel| &kernel.symbol);
+        symbol.to_owned().put(&mut bytes);
+    }
     let digest = blake3::derive_key(STEP, &bytes);
     hex(digest.get(..STEP_BYTES).unwrap_or_default())
 }
@@ -224,5 +230,8 @@ fn waits(plan: &Plan) -> String {
 
 /// Digests of steps in order, from the lines of a record.
 pub fn step_digests(lines: &[String]) -> Vec<&str> {
-    lines.iter().flat_map(|line| line.split(' ').skip(1)).collect()
+    lines
+        .iter()
+        .flat_map(|line| line.split(' ').skip(1))
+        .collect()
 }

@@ -61,7 +61,9 @@ pub enum RecipeError {
     #[error("matrix: {0}; correct golden/registry/matrix.toml")]
     Syntax(String),
     /// A name that cannot be a file's.
-    #[error("matrix: {what} {found:?} may hold letters, digits, '-', '_' and '.', and starts with a letter or digit")]
+    #[error(
+        "matrix: {what} {found:?} may hold letters, digits, '-', '_' and '.', and starts with a letter or digit"
+    )]
     Name {
         /// Of what.
         what: &'static str,
@@ -133,8 +135,8 @@ impl Matrix {
     /// # Errors
     /// [`RecipeError`].
     pub fn parse(text: &str) -> Result<Self, RecipeError> {
-        let raw: RawMatrix =
-            toml::from_str(text).map_err(|error| RecipeError::Syntax(error.message().to_owned()))?;
+        let raw: RawMatrix = toml::from_str(text)
+            .map_err(|error| RecipeError::Syntax(error.message().to_owned()))?;
         let mut recipes = Vec::new();
         let mut names: Vec<&str> = Vec::new();
         for machine in &raw.machines {
@@ -146,7 +148,10 @@ impl Matrix {
             path(file)?;
             if names.contains(&row.as_str()) {
                 let found = row.clone();
-                return Err(RecipeError::Twice { what: "model", found });
+                return Err(RecipeError::Twice {
+                    what: "model",
+                    found,
+                });
             }
             names.push(row);
         }
@@ -166,7 +171,10 @@ impl Matrix {
         cells.sort();
         if let Some(pair) = cells.windows(2).find(|pair| pair[0] == pair[1]) {
             let found = pair[0].clone();
-            return Err(RecipeError::Twice { what: "record", found });
+            return Err(RecipeError::Twice {
+                what: "record",
+                found,
+            });
         }
         Ok(Self { recipes })
     }
@@ -286,10 +294,18 @@ quant = "q8_0"
             ("golden/models/a.gguf", "/etc/a", |e| {
                 matches!(e, RecipeError::Path { .. })
             }),
-            ("golden/models", "golden/..", |e| matches!(e, RecipeError::Path { .. })),
-            ("half-pcie", "resident", |e| matches!(e, RecipeError::Twice { .. })),
-            ("\"b\"", "\"a.q8_0\"", |e| matches!(e, RecipeError::Twice { .. })),
-            ("tokens = 64", "token = 64", |e| matches!(e, RecipeError::Syntax(_))),
+            ("golden/models", "golden/..", |e| {
+                matches!(e, RecipeError::Path { .. })
+            }),
+            ("half-pcie", "resident", |e| {
+                matches!(e, RecipeError::Twice { .. })
+            }),
+            ("\"b\"", "\"a.q8_0\"", |e| {
+                matches!(e, RecipeError::Twice { .. })
+            }),
+            ("tokens = 64", "token = 64", |e| {
+                matches!(e, RecipeError::Syntax(_))
+            }),
         ];
         for (from, to, expected) in rows {
             let error = of(from, to);

@@ -140,7 +140,10 @@ impl Registry {
             .flat_map(|recipe| [self.record_path(recipe), self.proof_path(recipe)])
             .collect();
         let mut strays = Vec::new();
-        for folder in entries(&self.folder)?.into_iter().filter(|path| path.is_dir()) {
+        for folder in entries(&self.folder)?
+            .into_iter()
+            .filter(|path| path.is_dir())
+        {
             let files = entries(&folder)?;
             strays.extend(files.into_iter().filter(|file| !known.contains(file)));
         }
@@ -155,7 +158,9 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, RegistryError> {
         source,
     };
     let entries = fs::read_dir(folder).map_err(failed)?;
-    entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect()
+    entries
+        .map(|entry| Ok(entry.map_err(failed)?.path()))
+        .collect()
 }
 
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RegistryError> {
@@ -175,9 +180,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RegistryError> {
 fn absent_is_none(read: Result<Vec<u8>, RegistryError>) -> Result<Option<Vec<u8>>, RegistryError> {
     match read {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(RegistryError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound =>
-        {
+        Err(RegistryError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Ok(None)
         }
         Err(error) => Err(error),

@@ -7,6 +7,7 @@ use crate::record::{Kind, ProofSeal, Provenance, Record, RecordError, Tokens};
 use crate::verify::{VerifyError, verify};
 use crate::world::{Planned, Route, World, WorldError};
 use refrain_planner::container::CheckedPlan;
+use refrain_planner::plan::Exec;
 use std::sync::Arc;
 
 /// Why nothing was sealed.
@@ -33,8 +34,13 @@ pub enum SealError {
         /// The other.
         second: String,
     },
+    /// Rows are divided by measurement, so that two runs may differ.
+    #[error("the GPU's share of the rows is chosen by measurement; pin it, e.g. passback:0.5")]
+    ShareNotPinned,
     /// Nothing was generated.
-    #[error("the recipe generates no token, so that nothing would be compared; give a prompt and a number of tokens")]
+    #[error(
+        "the recipe generates no token, so that nothing would be compared; give a prompt and a number of tokens"
+    )]
     NoTokens,
     /// The proof does not speak for the plan.
     #[error("the proof does not satisfy the record: {0}; prove the plan again")]
@@ -70,6 +76,9 @@ pub fn seal(
         Planned::Plan(plan) => plan,
         Planned::Refused { code, .. } => return refused(recipe, world, code),
     };
+    if plan.options.exec.is_some_and(Exec::is_auto) {
+        return Err(SealError::ShareNotPinned);
+    }
     let facts = Facts::of(&plan, world)?;
     let (tokens, proof) = match recipe.is_shape() {
         true => (None, None),
@@ -156,7 +165,11 @@ fn finished(
 /// Plans twice; both must give the same bytes.
 fn planned(recipe: &Recipe, world: &dyn World) -> Result<Planned, SealError> {
     let what = "planning";
-    let plan = || world.plan(recipe).map_err(|source| SealError::World { what, source });
+    let plan = || {
+        world
+            .plan(recipe)
+            .map_err(|source| SealError::World { what, source })
+    };
     let (first, second) = (plan()?, plan()?);
     let text = |planned: &Planned| match planned {
         Planned::Plan(plan) => format!("plan {}", plan.id_hex()),
@@ -202,9 +215,10 @@ fn tokens(
 }
 
 fn read(world: &dyn World, proof: &[u8]) -> Result<crate::world::ProofFacts, SealError> {
-    world
-        .read_proof(proof)
-        .map_err(|source| SealError::World { what: "reading the proof", source })
+    world.read_proof(proof).map_err(|source| SealError::World {
+        what: "reading the proof",
+        source,
+    })
 }
 
 fn proved(

@@ -126,7 +126,10 @@ impl fmt::Display for Mismatch {
             found,
         } = self;
         let (layer, class) = (layer.name(), class.name());
-        write!(f, "{layer}: {place}: sealed {sealed}, found {found} ({class})")
+        write!(
+            f,
+            "{layer}: {place}: sealed {sealed}, found {found} ({class})"
+        )
     }
 }
 
@@ -332,12 +335,32 @@ fn of_plan(layer: Layer, record: &Record, found: &Facts, plan: &CheckedPlan) -> 
     let rows: &[Row<'_>] = &match layer {
         Layer::Model => vec![(Class::OtherModel, "model", &sealed.model, &now.model)],
         Layer::Plan => vec![
-            (Class::OtherStructure, "structure", &sealed.structure, &now.structure),
-            (Class::OtherSchedule, "schedule", &sealed.schedule, &now.schedule),
+            (
+                Class::OtherStructure,
+                "structure",
+                &sealed.structure,
+                &now.structure,
+            ),
+            (
+                Class::OtherSchedule,
+                "schedule",
+                &sealed.schedule,
+                &now.schedule,
+            ),
         ],
         _ => vec![
-            (Class::OtherObjects, "artifacts", &sealed.artifacts, &now.artifacts),
-            (Class::OtherObjects, "sequence", &sealed.sequence, &now.sequence),
+            (
+                Class::OtherObjects,
+                "artifacts",
+                &sealed.artifacts,
+                &now.artifacts,
+            ),
+            (
+                Class::OtherObjects,
+                "sequence",
+                &sealed.sequence,
+                &now.sequence,
+            ),
             (Class::OtherFacts, "plan file", &sealed.plan, &now.plan),
         ],
     };
@@ -361,15 +384,24 @@ fn of_plan(layer: Layer, record: &Record, found: &Facts, plan: &CheckedPlan) -> 
 }
 
 /// The first step whose short digest differs; none where only buffers or options do.
-fn first_step(sealed: &Facts, found: &Facts, plan: &CheckedPlan) -> Option<(String, String, String)> {
+fn first_step(
+    sealed: &Facts,
+    found: &Facts,
+    plan: &CheckedPlan,
+) -> Option<(String, String, String)> {
     let (a, b) = (step_digests(&sealed.steps), step_digests(&found.steps));
     let at = (0..a.len().max(b.len())).find(|at| a.get(*at) != b.get(*at))?;
-    let text = |digest: Option<&&str>| digest.map_or("no step".to_owned(), |d| format!("step digest {d}"));
+    let text =
+        |digest: Option<&&str>| digest.map_or("no step".to_owned(), |d| format!("step digest {d}"));
     Some((step_name(plan, at), text(a.get(at)), text(b.get(at))))
 }
 
 /// The first step that waits otherwise.
-fn first_wait(sealed: &Facts, found: &Facts, plan: &CheckedPlan) -> Option<(String, String, String)> {
+fn first_wait(
+    sealed: &Facts,
+    found: &Facts,
+    plan: &CheckedPlan,
+) -> Option<(String, String, String)> {
     let mut a = sealed.waits.split_whitespace();
     let mut b = found.waits.split_whitespace();
     loop {
@@ -404,7 +436,8 @@ fn step_name(plan: &CheckedPlan, at: usize) -> String {
 fn of_encoding(record: &Record, found: &Facts) -> Option<Mismatch> {
     let pairs = record.facts.encodings.iter().zip(&found.encodings);
     let (a, b) = pairs.into_iter().find(|(a, b)| a != b)?;
-    let text = |policy: &str, dwords: u64, digest: &str| format!("{policy}, {dwords} dwords, {digest}");
+    let text =
+        |policy: &str, dwords: u64, digest: &str| format!("{policy}, {dwords} dwords, {digest}");
     Some(Mismatch {
         layer: Layer::Encoding,
         class: Class::OtherEncoding,

@@ -34,5 +34,5 @@ pub use effect::{Access, Effect, Factor, Span, Term};
 pub use error::CatalogError;
 pub use format::{Format, Habit, quantise};
 pub use layout::{decode_row, file_layout, plane_offset, relayout};
-pub use objects::{CodeObject, KernelFacts, code_object};
-pub use target::{Target, WAVE_LANES};
+pub use objects::{CodeObject, KernelFacts, code_object, code_objects, unpack};
+pub use target::{ISAS, Isa, Target, WAVE_LANES};

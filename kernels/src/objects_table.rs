@@ -23,30 +23,52 @@ const fn facts(
 
 pub(crate) const COMPILER: &str = "Debian clang version 19.1.7 (3~deb12u1)";
 
+/// In the order of `ISAS`; kernels of the targets themselves.
 #[rustfmt::skip]
-pub(crate) static GFX1100: ObjectTable = ObjectTable {
-    digest: [175, 221, 143, 172, 230, 123, 251, 192, 154, 144, 206, 162, 107, 131, 248, 240, 46, 64, 18, 14, 196, 75, 158, 134, 39, 23, 160, 155, 179, 202, 110, 225],
+pub(crate) const OBJECTS: [&ObjectTable; 9] = [
+    &GFX1100,
+    &GFX1101,
+    &GFX1102,
+    &GFX1103,
+    &GFX1150,
+    &GFX1151,
+    &GFX1152,
+    &GFX1200,
+    &GFX1201,
+];
+
+#[rustfmt::skip]
+const GFX1100: ObjectTable = ObjectTable {
+    digest: [214, 20, 11, 211, 160, 229, 73, 114, 0, 131, 62, 102, 11, 102, 26, 173, 131, 162, 174, 216, 58, 221, 102, 142, 68, 75, 177, 129, 78, 41, 32, 249],
     kernels: &[
         facts("advance", 24, 0, 0, 18, 3),
         facts("argmax", 20, 256, 0, 10, 7),
-        facts("attn_decode_f16_d128", 52, 4160, 0, 52, 29),
-        facts("attn_decode_f16_d256", 52, 8256, 0, 52, 38),
-        facts("attn_decode_f16_d32", 52, 1088, 0, 80, 26),
-        facts("attn_decode_f16_d64", 52, 2112, 0, 54, 27),
-        facts("attn_decode_f32_d128", 52, 4160, 0, 52, 46),
-        facts("attn_decode_f32_d256", 52, 8256, 0, 52, 55),
-        facts("attn_decode_f32_d32", 52, 1088, 0, 80, 42),
-        facts("attn_decode_f32_d64", 52, 2112, 0, 54, 44),
+        facts("attn_decode_f16_d128", 52, 4160, 0, 54, 32),
+        facts("attn_decode_f16_d256", 52, 8256, 0, 54, 39),
+        facts("attn_decode_f16_d32", 52, 1088, 0, 70, 27),
+        facts("attn_decode_f16_d64", 52, 2112, 0, 53, 30),
+        facts("attn_decode_f32_d128", 52, 4160, 0, 54, 48),
+        facts("attn_decode_f32_d256", 52, 8256, 0, 54, 55),
+        facts("attn_decode_f32_d32", 52, 1088, 0, 70, 44),
+        facts("attn_decode_f32_d64", 52, 2112, 0, 53, 46),
+        facts("attn_decode_q8_0_d128", 60, 4160, 0, 74, 42),
+        facts("attn_decode_q8_0_d256", 60, 8256, 0, 76, 57),
+        facts("attn_decode_q8_0_d32", 60, 1088, 0, 79, 29),
+        facts("attn_decode_q8_0_d64", 60, 2112, 0, 73, 39),
         facts("attn_merge", 44, 0, 0, 22, 11),
         facts("attn_merge_gated", 52, 0, 0, 26, 12),
-        facts("attn_split_f16_d128", 64, 4160, 0, 55, 31),
-        facts("attn_split_f16_d256", 64, 8256, 0, 55, 38),
-        facts("attn_split_f16_d32", 64, 1088, 0, 80, 26),
-        facts("attn_split_f16_d64", 64, 2112, 0, 58, 29),
-        facts("attn_split_f32_d128", 64, 4160, 0, 55, 48),
-        facts("attn_split_f32_d256", 64, 8256, 0, 55, 55),
-        facts("attn_split_f32_d32", 64, 1088, 0, 80, 42),
-        facts("attn_split_f32_d64", 64, 2112, 0, 58, 46),
+        facts("attn_split_f16_d128", 64, 4160, 0, 53, 30),
+        facts("attn_split_f16_d256", 64, 8256, 0, 53, 35),
+        facts("attn_split_f16_d32", 64, 1088, 0, 70, 24),
+        facts("attn_split_f16_d64", 64, 2112, 0, 52, 28),
+        facts("attn_split_f32_d128", 64, 4160, 0, 53, 46),
+        facts("attn_split_f32_d256", 64, 8256, 0, 53, 51),
+        facts("attn_split_f32_d32", 64, 1088, 0, 70, 40),
+        facts("attn_split_f32_d64", 64, 2112, 0, 52, 44),
+        facts("attn_split_q8_0_d128", 72, 4160, 0, 69, 38),
+        facts("attn_split_q8_0_d256", 72, 8256, 0, 69, 58),
+        facts("attn_split_q8_0_d32", 72, 1088, 0, 70, 25),
+        facts("attn_split_q8_0_d64", 72, 2112, 0, 70, 33),
         facts("conv_silu_k4", 44, 0, 0, 18, 13),
         facts("delta_gates", 52, 0, 0, 18, 12),
         facts("delta_net_d128", 120, 10752, 0, 38, 94),
@@ -253,6 +275,7 @@ pub(crate) static GFX1100: ObjectTable = ObjectTable {
         facts("gemv_silu_q8_0_i8", 48, 0, 0, 22, 71),
         facts("kv_write_f16", 44, 0, 0, 18, 6),
         facts("kv_write_f32", 44, 0, 0, 18, 6),
+        facts("kv_write_q8_0", 48, 0, 0, 18, 14),
         facts("l2_norm", 24, 0, 0, 18, 6),
         facts("moe_down_add_bf16", 72, 0, 0, 32, 71),
         facts("moe_down_add_f16", 72, 0, 0, 32, 69),
@@ -371,29 +394,65 @@ pub(crate) static GFX1100: ObjectTable = ObjectTable {
 };
 
 #[rustfmt::skip]
-pub(crate) static GFX1151: ObjectTable = ObjectTable {
-    digest: [48, 218, 151, 182, 180, 177, 30, 66, 201, 17, 195, 237, 165, 222, 26, 196, 112, 176, 192, 207, 253, 244, 53, 0, 221, 25, 34, 90, 93, 11, 61, 188],
+const GFX1101: ObjectTable = ObjectTable {
+    digest: [158, 247, 156, 85, 236, 20, 46, 102, 75, 11, 219, 170, 148, 52, 138, 224, 65, 170, 195, 222, 92, 251, 194, 252, 144, 1, 137, 61, 192, 240, 252, 53],
+    kernels: &[
+    ],
+};
+
+#[rustfmt::skip]
+const GFX1102: ObjectTable = ObjectTable {
+    digest: [253, 252, 31, 105, 70, 109, 109, 127, 29, 155, 107, 105, 3, 241, 0, 150, 149, 54, 88, 2, 141, 7, 122, 75, 174, 160, 64, 207, 67, 248, 11, 188],
+    kernels: &[
+    ],
+};
+
+#[rustfmt::skip]
+const GFX1103: ObjectTable = ObjectTable {
+    digest: [103, 131, 150, 29, 71, 124, 240, 15, 126, 248, 96, 168, 114, 142, 195, 139, 3, 133, 104, 226, 96, 229, 81, 7, 200, 208, 46, 1, 176, 222, 177, 7],
+    kernels: &[
+    ],
+};
+
+#[rustfmt::skip]
+const GFX1150: ObjectTable = ObjectTable {
+    digest: [146, 49, 13, 130, 213, 61, 55, 46, 216, 202, 104, 73, 88, 210, 36, 146, 234, 7, 218, 205, 161, 111, 45, 25, 156, 212, 229, 67, 49, 70, 57, 25],
+    kernels: &[
+    ],
+};
+
+#[rustfmt::skip]
+const GFX1151: ObjectTable = ObjectTable {
+    digest: [180, 220, 100, 73, 170, 91, 84, 238, 205, 75, 204, 208, 188, 174, 181, 174, 69, 66, 3, 86, 222, 11, 164, 124, 79, 236, 196, 50, 132, 130, 216, 243],
     kernels: &[
         facts("advance", 24, 0, 0, 18, 3),
         facts("argmax", 20, 256, 0, 10, 7),
-        facts("attn_decode_f16_d128", 52, 4160, 0, 52, 29),
-        facts("attn_decode_f16_d256", 52, 8256, 0, 52, 38),
-        facts("attn_decode_f16_d32", 52, 1088, 0, 80, 26),
-        facts("attn_decode_f16_d64", 52, 2112, 0, 54, 27),
-        facts("attn_decode_f32_d128", 52, 4160, 0, 52, 46),
-        facts("attn_decode_f32_d256", 52, 8256, 0, 52, 55),
-        facts("attn_decode_f32_d32", 52, 1088, 0, 80, 42),
-        facts("attn_decode_f32_d64", 52, 2112, 0, 54, 44),
+        facts("attn_decode_f16_d128", 52, 4160, 0, 54, 32),
+        facts("attn_decode_f16_d256", 52, 8256, 0, 54, 39),
+        facts("attn_decode_f16_d32", 52, 1088, 0, 70, 27),
+        facts("attn_decode_f16_d64", 52, 2112, 0, 53, 30),
+        facts("attn_decode_f32_d128", 52, 4160, 0, 54, 48),
+        facts("attn_decode_f32_d256", 52, 8256, 0, 54, 55),
+        facts("attn_decode_f32_d32", 52, 1088, 0, 70, 44),
+        facts("attn_decode_f32_d64", 52, 2112, 0, 53, 46),
+        facts("attn_decode_q8_0_d128", 60, 4160, 0, 74, 42),
+        facts("attn_decode_q8_0_d256", 60, 8256, 0, 76, 57),
+        facts("attn_decode_q8_0_d32", 60, 1088, 0, 79, 29),
+        facts("attn_decode_q8_0_d64", 60, 2112, 0, 73, 39),
         facts("attn_merge", 44, 0, 0, 26, 8),
         facts("attn_merge_gated", 52, 0, 0, 29, 11),
-        facts("attn_split_f16_d128", 64, 4160, 0, 56, 31),
-        facts("attn_split_f16_d256", 64, 8256, 0, 56, 38),
-        facts("attn_split_f16_d32", 64, 1088, 0, 80, 26),
-        facts("attn_split_f16_d64", 64, 2112, 0, 58, 29),
-        facts("attn_split_f32_d128", 64, 4160, 0, 56, 48),
-        facts("attn_split_f32_d256", 64, 8256, 0, 56, 55),
-        facts("attn_split_f32_d32", 64, 1088, 0, 80, 42),
-        facts("attn_split_f32_d64", 64, 2112, 0, 58, 46),
+        facts("attn_split_f16_d128", 64, 4160, 0, 54, 30),
+        facts("attn_split_f16_d256", 64, 8256, 0, 54, 35),
+        facts("attn_split_f16_d32", 64, 1088, 0, 70, 24),
+        facts("attn_split_f16_d64", 64, 2112, 0, 52, 28),
+        facts("attn_split_f32_d128", 64, 4160, 0, 54, 46),
+        facts("attn_split_f32_d256", 64, 8256, 0, 54, 51),
+        facts("attn_split_f32_d32", 64, 1088, 0, 70, 40),
+        facts("attn_split_f32_d64", 64, 2112, 0, 52, 44),
+        facts("attn_split_q8_0_d128", 72, 4160, 0, 70, 38),
+        facts("attn_split_q8_0_d256", 72, 8256, 0, 70, 58),
+        facts("attn_split_q8_0_d32", 72, 1088, 0, 70, 25),
+        facts("attn_split_q8_0_d64", 72, 2112, 0, 70, 33),
         facts("conv_silu_k4", 44, 0, 0, 16, 13),
         facts("delta_gates", 52, 0, 0, 18, 12),
         facts("delta_net_d128", 120, 10752, 0, 38, 99),
@@ -600,6 +659,7 @@ pub(crate) static GFX1151: ObjectTable = ObjectTable {
         facts("gemv_silu_q8_0_i8", 48, 0, 0, 20, 71),
         facts("kv_write_f16", 44, 0, 0, 17, 6),
         facts("kv_write_f32", 44, 0, 0, 17, 6),
+        facts("kv_write_q8_0", 48, 0, 0, 18, 14),
         facts("l2_norm", 24, 0, 0, 16, 6),
         facts("moe_down_add_bf16", 72, 0, 0, 32, 71),
         facts("moe_down_add_f16", 72, 0, 0, 32, 69),
@@ -718,29 +778,51 @@ pub(crate) static GFX1151: ObjectTable = ObjectTable {
 };
 
 #[rustfmt::skip]
-pub(crate) static GFX1201: ObjectTable = ObjectTable {
-    digest: [222, 208, 146, 123, 101, 244, 129, 69, 125, 108, 108, 205, 27, 134, 88, 232, 111, 78, 69, 108, 169, 22, 94, 121, 247, 93, 16, 21, 19, 173, 197, 107],
+const GFX1152: ObjectTable = ObjectTable {
+    digest: [164, 244, 120, 50, 155, 167, 103, 155, 59, 15, 55, 181, 71, 170, 134, 205, 50, 154, 141, 170, 238, 226, 224, 48, 119, 225, 174, 29, 195, 225, 102, 97],
+    kernels: &[
+    ],
+};
+
+#[rustfmt::skip]
+const GFX1200: ObjectTable = ObjectTable {
+    digest: [90, 247, 3, 156, 147, 198, 31, 138, 223, 60, 39, 221, 179, 221, 244, 4, 245, 180, 52, 187, 199, 67, 49, 235, 174, 36, 212, 117, 55, 138, 51, 242],
+    kernels: &[
+    ],
+};
+
+#[rustfmt::skip]
+const GFX1201: ObjectTable = ObjectTable {
+    digest: [245, 149, 149, 210, 38, 163, 23, 134, 201, 14, 202, 3, 6, 61, 175, 138, 124, 169, 175, 47, 84, 211, 141, 219, 112, 74, 205, 37, 46, 30, 160, 74],
     kernels: &[
         facts("advance", 24, 0, 0, 18, 3),
         facts("argmax", 20, 256, 0, 10, 7),
-        facts("attn_decode_f16_d128", 52, 4160, 0, 57, 29),
-        facts("attn_decode_f16_d256", 52, 8256, 0, 57, 38),
-        facts("attn_decode_f16_d32", 52, 1088, 0, 78, 26),
-        facts("attn_decode_f16_d64", 52, 2112, 0, 55, 27),
-        facts("attn_decode_f32_d128", 52, 4160, 0, 65, 46),
-        facts("attn_decode_f32_d256", 52, 8256, 0, 65, 55),
-        facts("attn_decode_f32_d32", 52, 1088, 0, 78, 42),
-        facts("attn_decode_f32_d64", 52, 2112, 0, 55, 44),
+        facts("attn_decode_f16_d128", 52, 4160, 0, 59, 32),
+        facts("attn_decode_f16_d256", 52, 8256, 0, 59, 39),
+        facts("attn_decode_f16_d32", 52, 1088, 0, 66, 27),
+        facts("attn_decode_f16_d64", 52, 2112, 0, 54, 30),
+        facts("attn_decode_f32_d128", 52, 4160, 0, 67, 48),
+        facts("attn_decode_f32_d256", 52, 8256, 0, 67, 55),
+        facts("attn_decode_f32_d32", 52, 1088, 0, 66, 44),
+        facts("attn_decode_f32_d64", 52, 2112, 0, 54, 46),
+        facts("attn_decode_q8_0_d128", 60, 4160, 0, 75, 39),
+        facts("attn_decode_q8_0_d256", 60, 8256, 0, 77, 51),
+        facts("attn_decode_q8_0_d32", 60, 1088, 0, 78, 24),
+        facts("attn_decode_q8_0_d64", 60, 2112, 0, 74, 34),
         facts("attn_merge", 44, 0, 0, 27, 6),
         facts("attn_merge_gated", 52, 0, 0, 30, 10),
-        facts("attn_split_f16_d128", 64, 4160, 0, 58, 31),
-        facts("attn_split_f16_d256", 64, 8256, 0, 58, 38),
-        facts("attn_split_f16_d32", 64, 1088, 0, 78, 26),
-        facts("attn_split_f16_d64", 64, 2112, 0, 57, 29),
-        facts("attn_split_f32_d128", 64, 4160, 0, 66, 48),
-        facts("attn_split_f32_d256", 64, 8256, 0, 66, 55),
-        facts("attn_split_f32_d32", 64, 1088, 0, 78, 42),
-        facts("attn_split_f32_d64", 64, 2112, 0, 57, 46),
+        facts("attn_split_f16_d128", 64, 4160, 0, 57, 30),
+        facts("attn_split_f16_d256", 64, 8256, 0, 57, 35),
+        facts("attn_split_f16_d32", 64, 1088, 0, 67, 24),
+        facts("attn_split_f16_d64", 64, 2112, 0, 52, 28),
+        facts("attn_split_f32_d128", 64, 4160, 0, 65, 46),
+        facts("attn_split_f32_d256", 64, 8256, 0, 65, 51),
+        facts("attn_split_f32_d32", 64, 1088, 0, 67, 40),
+        facts("attn_split_f32_d64", 64, 2112, 0, 52, 44),
+        facts("attn_split_q8_0_d128", 72, 4160, 0, 69, 38),
+        facts("attn_split_q8_0_d256", 72, 8256, 0, 69, 58),
+        facts("attn_split_q8_0_d32", 72, 1088, 0, 72, 22),
+        facts("attn_split_q8_0_d64", 72, 2112, 0, 68, 31),
         facts("conv_silu_k4", 44, 0, 0, 16, 13),
         facts("delta_gates", 52, 0, 0, 15, 12),
         facts("delta_net_d128", 120, 10752, 0, 38, 96),
@@ -947,6 +1029,7 @@ pub(crate) static GFX1201: ObjectTable = ObjectTable {
         facts("gemv_silu_q8_0_i8", 48, 0, 0, 20, 71),
         facts("kv_write_f16", 44, 0, 0, 15, 6),
         facts("kv_write_f32", 44, 0, 0, 15, 6),
+        facts("kv_write_q8_0", 48, 0, 0, 20, 14),
         facts("l2_norm", 24, 0, 0, 14, 5),
         facts("moe_down_add_bf16", 72, 0, 0, 32, 71),
         facts("moe_down_add_f16", 72, 0, 0, 32, 69),

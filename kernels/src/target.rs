@@ -23,11 +23,7 @@ impl Target {
     /// The name that compiler and driver use.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Target::Gfx1100 => "gfx1100",
-            Target::Gfx1151 => "gfx1151",
-            Target::Gfx1201 => "gfx1201",
-        }
+        self.isa().name
     }
 
     /// The target of that name.
@@ -40,11 +36,55 @@ impl Target {
     /// "AMDGPU e_flags"; a test compares it with the built objects).
     #[must_use]
     pub const fn mach(self) -> u32 {
+        self.isa().mach
+    }
+}
+
+/// An instruction-set architecture with a prebuilt code object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa {
+    /// The name that compiler and driver use.
+    pub name: &'static str,
+    /// EF_AMDGPU_MACH, the low byte of the ELF header's `e_flags`.
+    pub mach: u32,
+    /// The target whose instructions and registers it has. The object of that target itself is executed
+    /// in tests; those of its relatives are decoded and linted.
+    pub like: Target,
+}
+
+const fn isa(name: &'static str, mach: u32, like: Target) -> Isa {
+    Isa { name, mach, like }
+}
+
+/// Every architecture that objects are built for: the GPUs of RDNA3, RDNA3.5 and RDNA4 in LLVM
+/// AMDGPUUsage, "Processors" and "AMDGPU e_flags".
+pub const ISAS: [Isa; 9] = [
+    isa("gfx1100", 0x41, Target::Gfx1100),
+    isa("gfx1101", 0x46, Target::Gfx1100),
+    isa("gfx1102", 0x47, Target::Gfx1100),
+    isa("gfx1103", 0x44, Target::Gfx1100),
+    isa("gfx1150", 0x43, Target::Gfx1151),
+    isa("gfx1151", 0x4A, Target::Gfx1151),
+    isa("gfx1152", 0x55, Target::Gfx1151),
+    isa("gfx1200", 0x48, Target::Gfx1201),
+    isa("gfx1201", 0x4E, Target::Gfx1201),
+];
+
+impl Target {
+    /// The target's own architecture.
+    #[must_use]
+    pub const fn isa(self) -> &'static Isa {
         match self {
-            Target::Gfx1100 => 0x41,
-            Target::Gfx1151 => 0x4A,
-            Target::Gfx1201 => 0x4E,
+            Target::Gfx1100 => &ISAS[0],
+            Target::Gfx1151 => &ISAS[5],
+            Target::Gfx1201 => &ISAS[8],
         }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 
@@ -56,7 +96,19 @@ impl fmt::Display for Target {
 
 #[cfg(test)]
 mod tests {
-    use super::Target;
+    use super::{ISAS, Target};
+
+    #[test]
+    fn each_target_is_its_own_architecture() {
+        for target in Target::ALL {
+            let own: Vec<_> = ISAS
+                .iter()
+                .filter(|isa| isa.like == target && isa.name == target.name())
+                .collect();
+            assert_eq!(own, [target.isa()]);
+            assert!(format!("{target:?}").eq_ignore_ascii_case(target.name()));
+        }
+    }
 
     #[test]
     fn names_parse_back_and_nothing_else_does() {

@@ -11,7 +11,7 @@
 use refrain_kernels::Dtype;
 use refrain_planner::container::split;
 use refrain_planner::machine::Machine;
-use refrain_planner::placement::GpuLayers;
+use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_planner::{CheckedPlan, CompileOptions, ModelSource, compile};
 use std::path::Path;
 
@@ -32,16 +32,17 @@ fn long() -> bool {
     std::env::var_os("REFRAIN_LONG").is_some_and(|value| value == "1")
 }
 
-/// The first plans of twenty: two spilled, two with an f16 cache, and each model on gfx1100 and
+/// The first plans of twenty: two with steps of the host, two with an f16 cache, and each model on gfx1100 and
 /// gfx1201.
 fn samples(count: usize) -> Vec<Vec<u8>> {
     let machines = ["gfx1100", "gfx1201"];
     let plain = |options: &mut CompileOptions| options.context = Some(32);
     let mut rows: Vec<(&str, &str, CompileOptions)> = Vec::new();
-    for model in [MODELS[0], MODELS[5]] {
+    let execs = [ExecChoice::Passback(Some(0.5)), ExecChoice::Cpu];
+    for (model, exec) in [MODELS[0], MODELS[5]].into_iter().zip(execs) {
         let mut spilled = CompileOptions::default();
         plain(&mut spilled);
-        spilled.gpu_layers = GpuLayers::Last(1);
+        (spilled.gpu_layers, spilled.exec) = (GpuLayers::Last(1), exec);
         let mut half = CompileOptions::default();
         plain(&mut half);
         half.kv_dtype = Dtype::F16;

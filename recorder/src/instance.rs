@@ -2,6 +2,10 @@
 //!
 //! An instance knows nothing of launches or packets; [`crate::eager`] and the replayer run on it.
 
+mod resume;
+
+pub use resume::Kept;
+
 use crate::address::AddressMap;
 use crate::source::{
     SourceError, TensorSource, check_header, check_length, check_weights, load_tensor,
@@ -9,7 +13,7 @@ use crate::source::{
 use refrain_device::{Buffer, Device, DeviceError, MemoryKind};
 use refrain_kernels::{CONTROL_BYTES, NOT_A_TOKEN, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
-use refrain_planner::plan::{BufferId, BufferKind, Plan, Tier};
+use refrain_planner::plan::{At, BufferId, BufferKind, Plan, Tier, Transfer};
 use std::sync::Arc;
 
 /// Why an instance could not be made or reset.
@@ -66,6 +70,23 @@ pub enum InstanceError {
         tokens: usize,
         /// The plan's context.
         context: u32,
+    },
+    /// A plan over other buffers than those allocated.
+    #[error("the plan has {what}: plans of one family share all buffers; compile them together")]
+    OtherBuffers {
+        /// The first difference.
+        what: String,
+    },
+    /// The plan pins more memory than the host has left.
+    #[error(
+        "the plan pins {needed} bytes of host memory, which nothing can reclaim, and {available} are \
+         available now; end other programs, or keep more layers on the GPU"
+    )]
+    HostMemory {
+        /// Bytes of pinned memory in whole pages.
+        needed: u64,
+        /// Bytes that the system can give without swapping.
+        available: u64,
     },
     /// A prompt token that the vocabulary does not have.
     #[error("prompt token {index} is {token}, the vocabulary has {vocab}")]
@@ -165,7 +186,7 @@ pub fn first_difference(first: &[BufferState], second: &[BufferState]) -> Option
 pub struct Instance {
     device: Arc<Device>,
     plan: Arc<CheckedPlan>,
-    buffers: Vec<Buffer>,
+    buffers: Vec<Arc<Buffer>>,
     control: usize,
     prompt: usize,
     ring: usize,
@@ -185,6 +206,7 @@ impl Instance {
         check_weights(&plan.model)?;
         check_target(device, plan)?;
         check_memory(device, plan)?;
+        check_host_memory(plan, available_host_memory())?;
         check_length(source, &plan.model)?;
         check_header(source, &plan.model)?;
         let mut buffers = Vec::with_capacity(plan.buffers.len());
@@ -195,13 +217,13 @@ impl Instance {
             };
             let align = u64::from(buffer.align);
             let made = device.alloc(kind, &buffer.name, buffer.bytes, align);
-            buffers.push(made.map_err(|e| device_error(&buffer.name, e))?);
+            buffers.push(Arc::new(made.map_err(|e| device_error(&buffer.name, e))?));
         }
         let find = |kind| {
             let found = plan.buffers.iter().position(|buffer| buffer.kind == kind);
             found.ok_or(InstanceError::BufferAbsent { kind })
         };
-        let instance = Self {
+        let mut instance = Self {
             control: find(BufferKind::Control)?,
             prompt: find(BufferKind::Prompt)?,
             ring: find(BufferKind::TokenRing)?,
@@ -210,13 +232,76 @@ impl Instance {
             buffers,
         };
         instance.upload(source)?;
+        instance.seal()?;
         Ok(instance)
+    }
+
+    /// Ends writing to spilled weights, so that steps of the host may borrow them.
+    fn seal(&mut self) -> Result<(), InstanceError> {
+        for (planned, buffer) in self.plan.buffers.iter().zip(&mut self.buffers) {
+            // Nobody shares a buffer before the instance exists.
+            if planned.kind == BufferKind::SpilledWeights
+                && let Some(own) = Arc::get_mut(buffer)
+            {
+                own.seal().map_err(|e| device_error(&planned.name, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of all buffers as allocated, of the device and of the host.
+    pub fn allocated(&self) -> (u64, u64) {
+        let (mut device, mut pinned) = (0u64, 0u64);
+        for buffer in &self.buffers {
+            let sum = match buffer.kind() {
+                MemoryKind::Device => &mut device,
+                _ => &mut pinned,
+            };
+            *sum = sum.saturating_add(buffer.len());
+        }
+        (device, pinned)
+    }
+
+    /// A share of a plan buffer.
+    pub(crate) fn shared(&self, buffer: BufferId) -> Option<Arc<Buffer>> {
+        self.buffers.get(buffer as usize).cloned()
+    }
+
+    /// Copies between device memory and the hand-off buffer, after all earlier work of the stream, and
+    /// waits for it.
+    pub(crate) fn transfer(&self, transfer: &Transfer) -> Result<(), DeviceError> {
+        let Transfer { from, to, bytes } = *transfer;
+        let end = |at: At| Some((&**self.buffers.get(at.buffer as usize)?, at.offset));
+        match (end(from), end(to)) {
+            (Some(from), Some(to)) => self.device.stream().copy(from, to, bytes),
+            // A checked plan has both.
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads bytes of a host-visible buffer.
+    pub(crate) fn read_at(&self, at: At, out: &mut [u8]) -> Result<(), DeviceError> {
+        match self.buffers.get(at.buffer as usize) {
+            Some(buffer) => buffer.read(at.offset, out),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes bytes of a host-visible buffer.
+    pub(crate) fn write_at(&self, at: At, bytes: &[u8]) -> Result<(), DeviceError> {
+        match self.buffers.get(at.buffer as usize) {
+            Some(buffer) => buffer.write(at.offset, bytes),
+            None => Ok(()),
+        }
     }
 
     fn upload(&self, source: &dyn TensorSource) -> Result<(), InstanceError> {
         for (index, buffer) in self.plan.buffers.iter().enumerate() {
-            if buffer.kind == BufferKind::Constant {
-                self.write(index, 0, &buffer.content)?;
+            match buffer.kind {
+                BufferKind::Constant => self.write(index, 0, &buffer.content)?,
+                // Gaps between its vectors are never written again, and snapshots hold them.
+                BufferKind::HandOff => self.write(index, 0, &vec![0; buffer.bytes as usize])?,
+                _ => {}
             }
         }
         for tensor in &self.plan.model.tensors {
@@ -235,9 +320,12 @@ impl Instance {
     }
 
     fn buffer(&self, index: usize) -> Result<&Buffer, InstanceError> {
-        self.buffers.get(index).ok_or(InstanceError::BufferAbsent {
-            kind: BufferKind::Scratch,
-        })
+        self.buffers
+            .get(index)
+            .map(Arc::as_ref)
+            .ok_or(InstanceError::BufferAbsent {
+                kind: BufferKind::Scratch,
+            })
     }
 
     fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> Result<(), InstanceError> {
@@ -266,7 +354,9 @@ impl Instance {
 
     /// Device address of a plan buffer; 0 for a buffer that the plan has not.
     pub fn base(&self, buffer: BufferId) -> u64 {
-        self.buffers.get(buffer as usize).map_or(0, Buffer::va)
+        self.buffers
+            .get(buffer as usize)
+            .map_or(0, |buffer| buffer.va())
     }
 
     /// Where device addresses fall among this instance's buffers.
@@ -471,9 +561,72 @@ fn check_memory(device: &Device, plan: &CheckedPlan) -> Result<(), InstanceError
     })
 }
 
+/// Refuses a plan whose pinned memory the host does not have; unknown admits.
+fn check_host_memory(plan: &CheckedPlan, available: Option<u64>) -> Result<(), InstanceError> {
+    let needed = plan.memory.pinned_rounded;
+    match available {
+        Some(available) if needed > available => {
+            Err(InstanceError::HostMemory { needed, available })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that the system can give without swapping, where it says so (Linux, `proc(5)`).
+fn available_host_memory() -> Option<u64> {
+    available(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// `MemAvailable` of a `/proc/meminfo`, in bytes.
+fn available(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let row = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = row.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{BufferState, first_difference};
+    use super::{
+        BufferState, InstanceError, available, available_host_memory, check_host_memory,
+        first_difference,
+    };
+    use refrain_planner::machine::Machine;
+    use refrain_planner::{CheckedPlan, CompileOptions, ModelSource, compile};
+
+    fn plan() -> CheckedPlan {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models");
+        let source = ModelSource::open(format!("{root}/nano-qwen3.bf16.gguf")).unwrap();
+        let machine = Machine::load("gfx1201").unwrap();
+        compile(&source, &machine, &CompileOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn pinned_memory_that_the_host_has_not_is_refused_before_anything_is_allocated() {
+        let plan = plan();
+        let needed = plan.memory.pinned_rounded;
+        assert!(check_host_memory(&plan, None).is_ok());
+        assert!(check_host_memory(&plan, Some(needed)).is_ok());
+        let refused = check_host_memory(&plan, Some(needed - 1));
+        assert!(matches!(refused, Err(InstanceError::HostMemory { .. })));
+    }
+
+    #[test]
+    fn available_memory_is_read_in_bytes() {
+        let text = "MemTotal:       16000 kB\nMemFree: 1 kB\nMemAvailable:    8000 kB\n";
+        assert_eq!(available(text), Some(8000 * 1024));
+        for bad in [
+            "",
+            "MemAvailable: x kB",
+            "MemAvailable: 5",
+            "MemAvailable: 99999999999999999999 kB",
+        ] {
+            assert_eq!(available(bad), None, "{bad}");
+        }
+        if cfg!(target_os = "linux") {
+            assert!(available_host_memory().is_some_and(|bytes| bytes > 0));
+        }
+    }
 
     fn state(name: &str, bytes: &[u8]) -> BufferState {
         BufferState {

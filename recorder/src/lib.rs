@@ -13,6 +13,7 @@ pub mod cpu;
 pub mod eager;
 pub mod expected;
 pub mod file;
+pub mod host;
 pub mod instance;
 pub mod reconcile;
 pub mod record;
@@ -22,8 +23,9 @@ pub mod tape;
 pub use cpu::{CpuInstance, CpuRunError};
 pub use eager::{CodeObjects, EagerError, EagerExecutor, EmbeddedObjects, LaunchSink};
 pub use expected::Expectation;
+pub use host::{CpuError, ExactEngine, HostCounters, HostEngine, HostError, HostRunner, Product};
 pub use instance::{
-    BufferState, Difference, Instance, InstanceError, first_difference, state_digest,
+    BufferState, Difference, Instance, InstanceError, Kept, first_difference, state_digest,
 };
 pub use reconcile::{ReconcileError, Reconciled, reconcile};
 pub use record::{PacketTap, RecordError, Recorder, TappedPacket, record_positions};

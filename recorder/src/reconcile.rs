@@ -3,7 +3,7 @@
 //! The plan is the truth and a recording is evidence, so every difference is an error that names
 //! the step, the field, its offset and both values; nothing is repaired or learned from a tape.
 
-use crate::expected::{Expectation, ExpectedLaunch};
+use crate::expected::{Expectation, ExpectedCopy, ExpectedLaunch};
 use crate::tape::{Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
 use refrain_planner::identity::hex;
 use refrain_planner::plan::Digest;
@@ -157,7 +157,7 @@ pub enum ReconcileError {
     },
     /// A copy passed.
     #[error(
-        "{tape}: copy ({direction}) of {bytes} bytes from {src} to {dst} before {before}; the plan has none"
+        "{tape}: copy ({direction}) of {bytes} bytes from {src} to {dst} before {before}; the plan has none there"
     )]
     Copy {
         /// Tape.
@@ -172,6 +172,22 @@ pub enum ReconcileError {
         bytes: u64,
         /// The step that had not yet run.
         before: String,
+    },
+    /// A copy of a step of the host did not pass where the plan has it.
+    #[error("{tape}: {step}: copy ({direction}) of {bytes} bytes from {src} to {dst} did not pass")]
+    MissingCopy {
+        /// Tape.
+        tape: TapeId,
+        /// The step.
+        step: StepRef,
+        /// Direction.
+        direction: &'static str,
+        /// Source.
+        src: String,
+        /// Destination.
+        dst: String,
+        /// Length.
+        bytes: u64,
     },
     /// Another launch parameter than planned.
     #[error("{tape}: {step}: {field} is {found}, the plan says {expected}")]
@@ -386,12 +402,20 @@ impl Judge<'_> {
 
     fn tape(&self) -> Result<(), ReconcileError> {
         let mut launches = Vec::with_capacity(self.tape.entries.len());
+        let mut copies = self.expectation.copies.iter();
         for entry in &self.tape.entries {
             match entry {
                 Entry::Launch(launch) => launches.push(launch),
-                other => return Err(self.foreign(other, launches.len())),
+                other => {
+                    let planned = copies.clone().next();
+                    if !planned.is_some_and(|copy| is_copy(other, copy, launches.len())) {
+                        return Err(self.foreign(other, launches.len()));
+                    }
+                    copies.next();
+                }
             }
         }
+        let absent = copies.next();
         let expected = &self.expectation.launches;
         for (index, want) in expected.iter().enumerate() {
             match launches.get(index) {
@@ -402,9 +426,24 @@ impl Judge<'_> {
         if let Some(extra) = launches.get(expected.len()) {
             return Err(self.extra(expected.len(), extra));
         }
+        if let Some(copy) = absent {
+            return Err(self.missing_copy(copy));
+        }
         match &self.tape.ring {
             Some(ring) => self.ring(ring),
             None => Ok(()),
+        }
+    }
+
+    fn missing_copy(&self, copy: &ExpectedCopy) -> ReconcileError {
+        let (step, name) = (copy.step, copy.name.clone());
+        ReconcileError::MissingCopy {
+            tape: self.id(),
+            step: StepRef { step, name },
+            direction: copy.direction.name(),
+            src: self.expectation.place(copy.src),
+            dst: self.expectation.place(copy.dst),
+            bytes: copy.bytes,
         }
     }
 
@@ -751,6 +790,29 @@ fn unordered(header: u16) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether an entry is the planned copy, after as many launches.
+fn is_copy(entry: &Entry, planned: &ExpectedCopy, launches: usize) -> bool {
+    let Entry::Copy {
+        dst,
+        src,
+        bytes,
+        direction,
+    } = entry
+    else {
+        return false;
+    };
+    let found = (*dst, *src, *bytes, *direction, launches);
+    let ExpectedCopy {
+        dst,
+        src,
+        bytes,
+        direction,
+        after,
+        ..
+    } = planned;
+    found == (*dst, *src, *bytes, *direction, *after)
 }
 
 fn find(pointers: &[Pointer], at: u32) -> Option<Place> {

@@ -123,10 +123,15 @@ impl Observer for Log {
                 bytes,
                 direction,
             } => {
-                let (device, host) = (|address| self.map.resolve(address), Place::Host);
+                let device = |address| self.map.resolve(address);
+                // Pinned memory of the plan is named, memory of the caller is not.
+                let host = |address| match self.map.resolve(address) {
+                    Place::Outside(_) => Place::Host,
+                    place => place,
+                };
                 let (dst, src, direction) = match direction {
-                    CopyDirection::HostToDevice => (device(dst), host, Direction::ToDevice),
-                    CopyDirection::DeviceToHost => (host, device(src), Direction::FromDevice),
+                    CopyDirection::HostToDevice => (device(dst), host(src), Direction::ToDevice),
+                    CopyDirection::DeviceToHost => (host(dst), device(src), Direction::FromDevice),
                     CopyDirection::DeviceToDevice => {
                         (device(dst), device(src), Direction::OnDevice)
                     }
@@ -272,8 +277,8 @@ pub fn record_positions(
     positions: &[u32],
     tap: Option<&mut dyn PacketTap>,
 ) -> Result<Vec<Tape>, RecordError> {
-    record_with(instance, number, positions, tap, &mut |_| {
-        executor.submit()?;
+    record_with(instance, number, positions, tap, &mut |instance| {
+        executor.submit(instance)?;
         executor.wait()
     })
 }

@@ -205,7 +205,7 @@ fn recording<'f>(
                         launch: 0,
                         held: None,
                     };
-                    eager.submit_to(&mut sink)?;
+                    eager.submit_to(instance, &mut sink)?;
                     eager.wait()
                 },
             );
@@ -254,9 +254,10 @@ fn a_clean_recording_reconciles_with_ring_and_stays_valid_in_a_file() {
 fn an_extra_launch_is_named() {
     let plan = plan();
     let recording = recording(&plan, &|_, _, _| Fault::Extra { at: 3 }, None);
-    let symbol = match &plan.steps[3].body {
-        StepBody::Launch(launch) => plan.kernels[launch.kernel as usize].symbol.clone(),
+    let [launch] = plan.steps[3].body.launches() else {
+        panic!("a launch")
     };
+    let symbol = plan.kernels[launch.kernel as usize].symbol.clone();
     let before = format!("step 4 ({})", plan.steps[4].name);
     names(
         &error_of(&plan, &recording),
@@ -436,19 +437,22 @@ fn a_recorder_dropped_half_way_leaves_nothing() {
     let recorder = Recorder::attach(&instance);
     let stream = device.stream();
     eager
-        .submit_to(&mut FaultySink {
-            stream,
-            fault: Fault::Lost { at: 1 },
-            launch: 0,
-            held: None,
-        })
+        .submit_to(
+            &instance,
+            &mut FaultySink {
+                stream,
+                fault: Fault::Lost { at: 1 },
+                launch: 0,
+                held: None,
+            },
+        )
         .unwrap();
     drop(recorder);
     eager.wait().unwrap();
     let tapes = record_positions(&mut instance, &eager, 0, &[0], None).unwrap();
     assert_eq!(tapes[0].entries.len(), plan.steps.len());
     // Nobody observes any more: a new recorder sees only what comes after it.
-    eager.submit().unwrap();
+    eager.submit(&instance).unwrap();
     eager.wait().unwrap();
     let mut recorder = Recorder::attach(&instance);
     assert!(recorder.take().is_empty());
@@ -543,7 +547,9 @@ fn the_packets_of_a_token_carry_lds_and_order() {
     for tape in &recording.tapes {
         let ring = tape.ring.as_ref().unwrap();
         for (step, packet) in plan.steps.iter().zip(ring) {
-            let StepBody::Launch(launch) = &step.body;
+            let StepBody::Launch(launch) = &step.body else {
+                panic!("a launch")
+            };
             assert_eq!(packet.lds, lds[launch.kernel as usize], "{}", step.name);
             assert_eq!(packet.header & 0x1ff, 0x102, "{}", step.name);
         }

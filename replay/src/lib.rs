@@ -12,6 +12,7 @@
 #[cfg(test)]
 extern crate self as refrain_replay;
 
+pub mod arms;
 pub mod cpu;
 pub mod host_time;
 pub mod lifecycle;
@@ -19,16 +20,21 @@ pub mod open;
 pub mod prove;
 pub mod refusal;
 pub mod replayer;
+pub mod segments;
 pub mod session;
 pub mod spec;
 pub mod strict;
 
+pub use arms::{Arm, ArmKind, ArmOptions, Arms};
 pub use cpu::{CpuCounters, CpuSession};
-pub use lifecycle::{Checked, Poisoned, Ready, Reconciled, Recorded, Stage, StageError};
+pub use lifecycle::{
+    Checked, Poisoned, Ready, ReadySegments, Reconciled, Recorded, Stage, StageError,
+};
 pub use open::{OpenError, OpenedDevice, SoftOptions};
 pub use refrain_lower::{Policy, Transport};
 pub use refusal::{Code, Refusal, RefusalCounts};
 pub use replayer::{ReplayError, Replayer};
+pub use segments::{SegmentError, SegmentReplayer};
 pub use session::{
     Counters, Generation, Retain, Route, Session, SessionError, SessionOptions, Verification,
     record,

@@ -8,23 +8,27 @@
 use crate::prove::{Credentials, Standing, admit};
 use crate::refusal::{Code, Refusal};
 use crate::replayer::Replayer;
+use crate::segments::SegmentReplayer;
 use refrain_device::{Device, DeviceError, Origin};
-use refrain_lower::{ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower};
+use refrain_lower::{
+    ImageError, KernelImages, LowerError, Lowered, Policy, Transport, lower, lower_segment,
+};
 use refrain_packet::aql::encode::AqlError;
 use refrain_packet::kd;
 use refrain_packet::launch::EncodeError;
 use refrain_packet::reloc::ResolveError;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::plan::{Eligibility, KernargError, Plan};
+use refrain_recorder::eager::HOST_DEADLINE;
 use refrain_recorder::file::TapeFileError;
 use refrain_recorder::instance::check_target;
 use refrain_recorder::reconcile::MIN_EXECUTORS;
 use refrain_recorder::record::default_positions;
 use refrain_recorder::source::SourceError;
 use refrain_recorder::{
-    CodeObjects, EagerError, EagerExecutor, Expectation, Instance, InstanceError, PacketTap,
-    ReconcileError, Reconciled as Agreement, RecordError, Recording, TensorSource, reconcile,
-    record_positions,
+    CodeObjects, EagerError, EagerExecutor, ExactEngine, Expectation, HostEngine, Instance,
+    InstanceError, PacketTap, ReconcileError, Reconciled as Agreement, RecordError, Recording,
+    TensorSource, reconcile, record_positions,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -63,6 +67,22 @@ pub enum StageError {
     /// The plan says itself that it may not be retained.
     #[error("{}", .0.join("; "))]
     Ineligible(Vec<String>),
+    /// One tape was asked for, and steps of the host lie in it.
+    #[error("{0}; use --retain segments, or keep all layers on the GPU")]
+    HostSteps(String),
+    /// The GPU and the host do not see each other's signals.
+    #[error("hand-off probe: {0}")]
+    Handshake(String),
+    /// A token's packets do not fit a ring.
+    #[error(
+        "a token takes {packets} packets with its gates, a ring holds {most}: use --transport pm4"
+    )]
+    RingTooSmall {
+        /// Packets of a token.
+        packets: u64,
+        /// Packets of the largest ring.
+        most: u64,
+    },
     /// Buffers or weights.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -112,6 +132,9 @@ pub enum StageError {
         /// The device's answer.
         source: DeviceError,
     },
+    /// The runtime captures no graph, or refuses this one.
+    #[error("capturing a graph: {0}")]
+    Capture(DeviceError),
     /// The device gave no memory, queue or signal.
     #[error("{what}: {source}")]
     Allocation {
@@ -140,6 +163,9 @@ impl StageError {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Ineligible(_) => Some(Code::NotEligible),
+            Self::HostSteps(_) => Some(Code::HostSteps),
+            Self::Handshake(_) => Some(Code::Handshake),
+            Self::RingTooSmall { .. } => Some(Code::Unencodable),
             Self::Instance(error) => instance_code(error),
             Self::Eager(EagerError::Instance(error))
             | Self::Record(
@@ -158,8 +184,13 @@ impl StageError {
             Self::Lower(error) => Some(lower_code(error)),
             Self::Gate(refusal) => Some(refusal.code),
             Self::Allocation { .. } => Some(Code::Allocation),
+            Self::Capture(DeviceError::EntryMissing { .. }) => Some(Code::GraphAbsent),
             Self::Resolve(_) | Self::Vendor(_) => Some(Code::Unencodable),
-            Self::Eager(_) | Self::Record(_) | Self::Kernarg(_) | Self::Load { .. } => None,
+            Self::Eager(_)
+            | Self::Record(_)
+            | Self::Kernarg(_)
+            | Self::Load { .. }
+            | Self::Capture(_) => None,
         }
     }
 
@@ -173,6 +204,7 @@ pub(crate) fn instance_code(error: &InstanceError) -> Option<Code> {
     match error {
         InstanceError::Target { .. } => Some(Code::TargetMismatch),
         InstanceError::Memory { .. } => Some(Code::MemoryShort),
+        InstanceError::HostMemory { .. } => Some(Code::HostMemoryShort),
         InstanceError::Source(SourceError::Io { .. } | SourceError::Files(_)) => None,
         InstanceError::Source(SourceError::WeightsAbsent { .. }) => Some(Code::WeightsAbsent),
         InstanceError::Source(_) => Some(Code::ModelDiffers),
@@ -203,6 +235,7 @@ fn reconcile_code(error: &ReconcileError) -> Code {
         | ReconcileError::Swapped { .. }
         | ReconcileError::Memset { .. }
         | ReconcileError::Copy { .. }
+        | ReconcileError::MissingCopy { .. }
         | ReconcileError::Field { .. } => Code::SequenceUnstable,
         ReconcileError::Kernarg { .. } | ReconcileError::Pointer { .. } => Code::KernargDiffers,
         ReconcileError::PointerOutside { .. } => Code::PointerOutside,
@@ -252,6 +285,7 @@ fn lower_code(error: &LowerError) -> Code {
             ..
         } => descriptor_code(reason),
         LowerError::Encode { .. } => Code::Unencodable,
+        LowerError::Barriers { .. } => Code::HostSteps,
         LowerError::Targets { .. } => Code::TargetMismatch,
         LowerError::Image(error) => image_code(error),
         LowerError::ReadBack(_) => Code::ReadBack,
@@ -285,10 +319,18 @@ impl<T, E: Into<StageError>> At<T> for Result<T, E> {
 }
 
 /// A plan that may be retained on this device, as far as can be said without touching it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Checked {
     plan: Arc<CheckedPlan>,
     device: Arc<Device>,
+    engine: Arc<dyn HostEngine>,
+    host_deadline: Duration,
+}
+
+impl fmt::Debug for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checked({:?} on {:?})", self.plan, self.device)
+    }
 }
 
 /// A plan with its recordings, and the instance that the last of them ran on.
@@ -331,7 +373,19 @@ impl Checked {
         Ok(Self {
             plan: plan.clone(),
             device: device.clone(),
+            engine: Arc::new(ExactEngine),
+            host_deadline: HOST_DEADLINE,
         })
+    }
+
+    /// With what multiplies in steps of the host, and how long one of them may take.
+    #[must_use]
+    pub fn with_engine(self, engine: Arc<dyn HostEngine>, host_deadline: Duration) -> Self {
+        Self {
+            engine,
+            host_deadline,
+            ..self
+        }
     }
 
     /// Records single tokens at the first, middle and last position in two fresh executors.
@@ -357,7 +411,9 @@ impl Checked {
             let fresh = Instance::new(&self.device, &self.plan, source).at(Stage::Record)?;
             drop(last.take());
             let mut fresh = fresh;
-            let eager = EagerExecutor::new(&fresh, objects).at(Stage::Record)?;
+            let engine = self.engine.clone();
+            let eager = EagerExecutor::with_engine(&fresh, objects, engine, self.host_deadline);
+            let eager = eager.at(Stage::Record)?;
             let tap = tap.as_mut().map(|tap| &mut **tap as &mut dyn PacketTap);
             let recorded = record_positions(&mut fresh, &eager, number, &positions, tap);
             tapes.extend(recorded.at(Stage::Record)?);
@@ -400,7 +456,7 @@ pub fn is_real(device: &Device) -> bool {
 
 fn eligible(plan: &Plan) -> Result<(), StageError> {
     match &plan.eligibility {
-        Eligibility::Whole => Ok(()),
+        Eligibility::Whole | Eligibility::Segments(_) => Ok(()),
         Eligibility::Refused(reasons) => {
             let reason = |reason: &refrain_planner::plan::RefusalReason| {
                 let step = reason.step.and_then(|step| plan.steps.get(step as usize));
@@ -412,6 +468,18 @@ fn eligible(plan: &Plan) -> Result<(), StageError> {
             Err(StageError::Ineligible(reasons.iter().map(reason).collect()))
         }
     }
+}
+
+/// Refuses one tape for a plan with steps of the host, before the device is touched.
+pub(crate) fn one_tape(plan: &Plan) -> Result<(), Poisoned> {
+    let Eligibility::Segments(reasons) = &plan.eligibility else {
+        return Ok(());
+    };
+    let details: Vec<&str> = reasons
+        .iter()
+        .map(|reason| reason.detail.as_str())
+        .collect();
+    Err(StageError::HostSteps(details.join("; "))).at(Stage::Check)
 }
 
 impl Recorded {
@@ -446,6 +514,16 @@ impl Recorded {
     }
 }
 
+/// How a retained form is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Making<'a> {
+    pub(crate) transport: Transport,
+    pub(crate) policy: Policy,
+    pub(crate) in_flight: u32,
+    pub(crate) deadline: Duration,
+    pub(crate) credentials: &'a Credentials,
+}
+
 impl Reconciled {
     /// What was recorded.
     pub const fn recording(&self) -> &Recording {
@@ -467,6 +545,11 @@ impl Reconciled {
         &self.instance
     }
 
+    /// The eager executor of the instance.
+    pub const fn eager(&self) -> &EagerExecutor {
+        &self.eager
+    }
+
     /// Lowers the plan, reads the packets back, lets them pass the gate of proofs and binds them to
     /// the instance.
     ///
@@ -481,15 +564,89 @@ impl Reconciled {
         deadline: Duration,
         credentials: &Credentials,
     ) -> Result<Ready, Poisoned> {
-        let plan = self.instance.plan();
+        let making = Making {
+            transport,
+            policy,
+            in_flight,
+            deadline,
+            credentials,
+        };
+        self.ready_on(&self.instance, objects, &making)
+    }
+
+    /// As [`Self::ready`] on another instance, whose plan must be this one: that of a family whose
+    /// plans share their buffers.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`].
+    pub(crate) fn ready_on(
+        &self,
+        instance: &Instance,
+        objects: &dyn CodeObjects,
+        making: &Making<'_>,
+    ) -> Result<Ready, Poisoned> {
+        let Making {
+            transport,
+            policy,
+            in_flight,
+            deadline,
+            credentials,
+        } = *making;
+        let plan = instance.plan();
         let images = images(plan, objects).at(Stage::Lower)?;
         let lowered = lower(plan, &images, transport, policy).at(Stage::Lower)?;
-        let real = is_real(self.instance.device());
+        let real = is_real(instance.device());
         let standing = admit(real, plan, transport, lowered.digest(), credentials);
         let standing = standing.at(Stage::Prove)?;
         tracing::info!(%transport, dwords = lowered.dwords(), causes = ?lowered.causes(), "lowered and read back");
-        let replayer = Replayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        let replayer = Replayer::new(instance, &lowered, objects, in_flight, deadline);
         Ok(Ready {
+            replayer: replayer.at(Stage::Lower)?,
+            lowered,
+            standing,
+        })
+    }
+}
+
+/// A plan with steps of the host whose segments may be published.
+#[derive(Debug)]
+pub struct ReadySegments {
+    /// Publishes segments and executes the steps between them.
+    pub replayer: SegmentReplayer,
+    /// Address-free packets of each run of launches, those beside steps of the host included, in order.
+    pub lowered: Vec<Lowered>,
+    /// Whether a proof of these packets was shown.
+    pub standing: Standing,
+}
+
+impl Reconciled {
+    /// Lowers the runs of launches between steps of the host, lets them pass the gate of proofs, probes
+    /// the hand-off, and binds them to the instance. A plan without such steps is one segment.
+    ///
+    /// # Errors
+    /// [`Poisoned`] at [`Stage::Lower`] or [`Stage::Prove`].
+    pub fn ready_segments(
+        &self,
+        objects: &dyn CodeObjects,
+        transport: Transport,
+        policy: Policy,
+        in_flight: u32,
+        deadline: Duration,
+        credentials: &Credentials,
+    ) -> Result<ReadySegments, Poisoned> {
+        let plan = self.instance.plan();
+        let images = images(plan, objects).at(Stage::Lower)?;
+        let mut lowered = Vec::new();
+        for segment in crate::segments::runs(plan) {
+            let run = lower_segment(&segment, &images, transport, policy).at(Stage::Lower)?;
+            lowered.push(run);
+        }
+        tracing::info!(%transport, segments = lowered.len(), "lowered and read back");
+        let real = is_real(self.instance.device());
+        let digest = refrain_lower::form_digest(&lowered);
+        let standing = admit(real, plan, transport, &digest, credentials).at(Stage::Prove)?;
+        let replayer = SegmentReplayer::new(&self.instance, &lowered, objects, in_flight, deadline);
+        Ok(ReadySegments {
             replayer: replayer.at(Stage::Lower)?,
             lowered,
             standing,
@@ -516,6 +673,8 @@ pub fn images(plan: &Plan, objects: &dyn CodeObjects) -> Result<KernelImages, St
     }
     Ok(images)
 }
+
+pub mod transition;
 
 #[cfg(test)]
 mod tests;

@@ -121,12 +121,30 @@ codes! {
     SpillExperts 25 "a layer with experts would be spilled"
         remedy "Keep all layers (--gpu-layers all), or plan a smaller model or a shorter context."
         page "Which experts a token needs is known only when its router has run, so a spilled layer of experts would cross the link with an address that depends on data, for a few rows of many matrices. Experts run from device memory only.";
-    HostExec 26 "spilled layers would be executed on the host"
-        remedy "Use --exec pcie: the GPU reads spilled matrices over the link, in the same launches."
-        page "With `cpu` the host multiplies spilled matrices, with `passback` host and GPU divide their rows; both are steps of the host between launches, and barriers for a tape. This build has no engine for them and makes no plan that holds one.";
+    HostExec 26 "the host cannot read spilled weights that it is to multiply"
+        remedy "Use --exec pcie, where the GPU reads spilled matrices over the link in the same launches, or convert the model to a type that is not rotated."
+        page "With `cpu` the host multiplies spilled matrices, with `passback` host and GPU divide their rows. The host reads the bytes that the GPU reads, in exact mode every type whose weights stand for themselves. Rotated types multiply a vector that was rotated first, and no step of the host does that, so a spilled layer that holds one is refused when the plan is made. The message names the first such matrix and its type.";
     PinnedShort 27 "the plan pins more memory than the host can give"
         remedy "Keep more layers on the GPU, or raise host.pinned_bytes in the machine profile if the host allows more."
         page "Spilled weights, token ring, kernargs and indirect buffer are pinned, because the GPU addresses them. Their sum in whole pages is compared with the profile's limit when the plan is made, before anything is allocated.";
+    HostSteps 28 "steps of the host cannot be in a tape"
+        remedy "Use --retain segments, which retains every run of launches between them, or keep all layers on the GPU."
+        page "CPU and split steps are barriers: everything before one must have finished before the host starts, and everything after one waits for the host. A tape that held one would replay its launches and not the host's work, and give wrong tokens without an error. The lowering takes runs of launches, a type that holds nothing else, so that this cannot happen by mistake; asking for one tape is refused with the number of such steps and the names of the first.";
+    Handshake 29 "the hand-off between GPU and host failed its probe"
+        remedy "Run eagerly with --retain none, and report the device with the message."
+        page "Between segments the GPU waits for a signal that the host sets, and the host for one that the GPU sets. Before the first token a packet is published that depends on the one and completes the other: it must not complete before the host has set its signal, and it must complete after. A device that fails either is not trusted with segments; without an explicit --retain the run goes on eagerly, and the refusal is counted.";
+    ShareNotPinned 30 "an automatic share is compared or sealed"
+        remedy "Pin the share, e.g. --exec passback:0.5."
+        page "With `passback` and no number the rows that the GPU takes are chosen by measurement, so two runs of one plan may divide them differently. In exact mode the tokens are the same all the same, but a comparison or a seal states a fact about one division, and there is none. Plans say `auto`, their identity differs from that of any pinned share, and what compares or seals refuses them.";
+    NothingSpilled 31 "host execution is asked for and nothing is spilled"
+        remedy "Say how many layers stay on the GPU (--gpu-layers N), or leave --exec out."
+        page "`cpu` and `passback` say who multiplies the matrices of spilled layers. With all layers on the GPU there are none, and a run would look as if the host had worked. `--gpu-layers auto` may spill nothing and is no such request.";
+    NothingDivided 32 "a division of rows is asked for and no matrix is divided"
+        remedy "Use --exec cpu, which is what would run, or --exec pcie."
+        page "Matrices below 64 KiB are not divided, because waiting for both sides takes longer than moving them; the host computes them whole, and each is counted as too small. A share may also come to less than a block of 16 rows of every matrix. If either leaves no split step at all, the share that was asked for has no effect, and the run is refused instead of measured.";
+    HostMemoryShort 33 "the host has not the memory that the plan pins"
+        remedy "End other programs, or keep more layers on the GPU (--gpu-layers)."
+        page "Pinned memory cannot be reclaimed or swapped, so all of it is charged: spilled weights, hand-off buffer, token ring, kernargs and indirect buffers in whole pages. Before anything is allocated the sum is compared with what the system says it can give (MemAvailable); the limit of the machine profile, RF027, was checked when the plan was made.";
     ProofAbsent 38 "no proof of the packets was given"
         remedy "Prove the plan (refrain prove PLAN) and give the file with --proof, or accept the risk with --allow-unproven."
         page "A retained form reaches a real device only with a proof of exactly these packets, made on the software GPU: hazards, declared effects, parity with eager launches, and that every wait and register write which is left out is noticed. The software GPU itself runs any form and says whether there is a proof. With --allow-unproven the missing proof is printed and stands in every report.";
@@ -139,7 +157,22 @@ codes! {
     SealRefused 41 "the record cannot be sealed"
         remedy "Remove what the message names, then seal again."
         page "A golden record promises that a model on a machine gives exactly these launches, code objects, packets and tokens. It is sealed only where two plannings give the same bytes, all routes give the same tokens, a proof of these packets holds, the working tree has no uncommitted change outside the registry, and the record verifies at once. `refrain golden seal --dry-run` says what would be sealed.";
-    CpuRetains 47 "a retained form is asked of the CPU"
+    NotPublished 45 "a token was not published and ran eagerly"
+        remedy "Read the message: the ring had no room before the deadline. Raise the deadline or lower --in-flight, and make a new session."
+        page "A token whose packets could not be published has not run and never will, so it is executed eagerly from the same state, once the tokens before it have completed, and counted. The session stays eager afterwards. With --retain whole this is an error. After a packet was published nothing falls back, because the token might run twice.";
+    Transition 46 "a change of text, position, bucket or plan is not possible"
+        remedy "Wait until nothing is in flight and start the text again; after a failure make a new session."
+        page "A new text, a jump, another bucket or another plan changes bytes that tokens in flight read. Each is done with nothing in flight, and none but another plan after a failure: what a failed token left behind is unknown. A text goes forward one position at a time. Going back is possible where the model keeps nothing but rows of keys and values; a recurrent state or a convolution window stands at one position only. Going forward over rows that were never decoded would attend to bytes of an earlier text.";
+    BeyondContext 47 "positions beyond those that were planned"
+        remedy "Plan a longer context or bucket, or ask for fewer tokens."
+        page "The KV cache, the grids of attention and the bound checks of every proof end at the plan's bucket. More positions are another plan: nothing grows while a tape exists. Requests that would pass the end are refused before the first token.";
+    GraphAbsent 48 "the runtime captures no graphs"
+        remedy "Leave out the graph arm, or install a ROCm whose HIP has stream capture."
+        page "The graph arm of a benchmark is a captured HIP graph. The HIP library at hand lacks one of hipStreamBeginCapture, hipStreamEndCapture, hipGraphInstantiate, hipGraphLaunch, hipGraphExecDestroy and hipGraphDestroy.";
+    ReplayShare 49 "fewer tokens were replayed than required"
+        remedy "Read the refusals in the report: they name what kept tokens from being replayed."
+        page "With --require-replay PERCENT a benchmark counts, over every retained arm that was asked for, the tokens that were replayed. An arm that was refused counts as none. A run in which replay silently did not happen is then a failure and not a slow success.";
+    CpuRetains 50 "a retained form is asked of the CPU"
         remedy "Leave out --retain, --verify and --proof with --device cpu, or use --device soft:gfxNNNN, which has packets."
         page "A retained form is packets that a GPU's command processor executes without the host. With `--device cpu` the host executes every launch of the plan itself, so there is nothing to encode, to replay or to prove. That its results are those of the kernels is tested byte by byte against the software GPU. Only `refrain run` takes this device.";
 }

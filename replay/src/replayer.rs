@@ -16,11 +16,11 @@ use refrain_recorder::{CodeObjects, Instance};
 use std::time::{Duration, Instant};
 
 /// Smallest and largest ring that ROCr makes, in packets (ROCr GPU limits).
-const RING: (u64, u64) = (64, 131_072);
+pub(crate) const RING: (u64, u64) = (64, 131_072);
 /// Alignment of the indirect buffer in bytes: what ROCr and the public encoders use.
 const IB_ALIGN: u64 = 4096;
 
-type Packet = [u8; 64];
+pub(crate) type Packet = [u8; 64];
 
 /// Why a replay failed. After one of these nothing is replayed any more.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,6 +38,15 @@ pub enum ReplayError {
         taken: u64,
         /// Packets of a token.
         packets: u64,
+        /// The device's answer.
+        source: DeviceError,
+    },
+    /// A token was refused before any of its packets was published: nothing of it ran or ever will,
+    /// so it may be executed otherwise once the tokens before it have completed.
+    #[error("token {token} was not published: {source}")]
+    NotPublished {
+        /// The token, counted from 0 since the replayer was made.
+        token: u64,
         /// The device's answer.
         source: DeviceError,
     },
@@ -82,6 +91,7 @@ pub struct Replayer {
     submitted: u64,
     completed: u64,
     host_times: HostTimes,
+    last_host: Duration,
     poisoned: Option<String>,
 }
 
@@ -98,7 +108,9 @@ impl Replayer {
         in_flight: u32,
         deadline: Duration,
     ) -> Result<Self, StageError> {
-        Self::edited(instance, lowered, objects, in_flight, deadline, &|words| words)
+        Self::edited(instance, lowered, objects, in_flight, deadline, &|words| {
+            words
+        })
     }
 
     /// As [`Self::new`], with the bound words changed before they are published: what a proof
@@ -114,9 +126,10 @@ impl Replayer {
         let device = instance.device();
         let plan = instance.plan();
         let failed = |what| move |source| StageError::Allocation { what, source };
+        let segment = refrain_lower::whole(plan)?;
         let bytes = lowered
             .arena()
-            .fill(plan, &|buffer| instance.base(buffer))?;
+            .fill(&segment, &|buffer| instance.base(buffer))?;
         let arena = device
             .alloc(
                 MemoryKind::Kernarg,
@@ -178,6 +191,7 @@ impl Replayer {
             submitted: 0,
             completed: 0,
             host_times: HostTimes::default(),
+            last_host: Duration::ZERO,
             poisoned: None,
         })
     }
@@ -207,6 +221,16 @@ impl Replayer {
         &self.host_times
     }
 
+    /// Host path of the token published last.
+    pub const fn last_host(&self) -> Duration {
+        self.last_host
+    }
+
+    /// Why nothing is replayed any more, if so.
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poisoned.as_deref()
+    }
+
     /// The kernarg arena's bytes as they are now, for tests of "written once".
     ///
     /// # Errors
@@ -227,18 +251,26 @@ impl Replayer {
             self.wait_oldest()?;
         }
         let result = self.publish();
-        result.map_err(|source| {
-            self.poison(ReplayError::Device {
-                // A stopped queue says so here; the oldest token in flight is the one that stopped it.
-                token: self.completed,
-                source,
+        result.map_err(|(published, source)| {
+            // A stopped queue says so here; the oldest token in flight is the one that stopped it.
+            let stopped = matches!(source, DeviceError::Queue { .. });
+            self.poison(match published || stopped {
+                false => ReplayError::NotPublished {
+                    token: self.submitted,
+                    source,
+                },
+                true => ReplayError::Device {
+                    token: self.completed,
+                    source,
+                },
             })
         })?;
         self.submitted += 1;
         Ok(())
     }
 
-    fn publish(&mut self) -> Result<(), DeviceError> {
+    /// An error comes with whether the token may have begun to run.
+    fn publish(&mut self) -> Result<(), (bool, DeviceError)> {
         let index = (self.submitted % self.slots.len() as u64) as usize;
         let Some(slot) = self.slots.get_mut(index) else {
             return Ok(());
@@ -253,24 +285,32 @@ impl Replayer {
         let mut done = 0;
         while done < total {
             let count = chunk.min(total - done);
-            let first = self.queue.reserve_within(count as u64, self.deadline)?;
+            let failed = |source| (done > 0, source);
+            let first = self
+                .queue
+                .reserve_within(count as u64, self.deadline)
+                .map_err(failed)?;
             let start = Instant::now();
             if done == 0 {
                 slot.first_id = first;
             }
             let packet = |i: usize| self.packets.get(done + i).unwrap_or(&slot.last);
             for (i, id) in (0..count).zip(first..) {
-                self.queue.write_body(id, packet(i))?;
+                self.queue.write_body(id, packet(i)).map_err(failed)?;
             }
             for (i, id) in (0..count).zip(first..) {
                 let [a, b, c, d, ..] = *packet(i);
-                self.queue.publish(id, u32::from_le_bytes([a, b, c, d]))?;
+                let header = u32::from_le_bytes([a, b, c, d]);
+                let published = self.queue.publish(id, header);
+                published.map_err(|source| (true, source))?;
             }
-            self.queue.ring(first + count as u64 - 1)?;
+            let last = first + count as u64 - 1;
+            self.queue.ring(last).map_err(|source| (true, source))?;
             host += start.elapsed();
             done += count;
         }
         self.host_times.add(host);
+        self.last_host = host;
         Ok(())
     }
 
@@ -314,6 +354,19 @@ impl Replayer {
         }
     }
 
+    /// Waits until the tokens published before one that was not have completed.
+    ///
+    /// # Errors
+    /// [`ReplayError`] if one of them fails; then the token may not be executed otherwise.
+    pub(crate) fn finish_published(&mut self) -> Result<(), ReplayError> {
+        let reason = self.poisoned.take();
+        let finished = self.drain();
+        if finished.is_ok() {
+            self.poisoned = reason;
+        }
+        finished
+    }
+
     /// Waits until no token is in flight.
     ///
     /// # Errors
@@ -348,7 +401,7 @@ impl Drop for Replayer {
     }
 }
 
-fn load(
+pub(crate) fn load(
     instance: &Instance,
     objects: &dyn CodeObjects,
 ) -> Result<(Vec<Executable>, Vec<u64>), StageError> {
@@ -380,7 +433,7 @@ fn load(
     Ok((loaded.into_iter().map(|row| row.1).collect(), handles))
 }
 
-fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {
+pub(crate) fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageError> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let failed = |source| StageError::Allocation {
         what: "indirect buffer",
@@ -395,7 +448,11 @@ fn indirect_buffer(instance: &Instance, words: &[u32]) -> Result<Buffer, StageEr
     Ok(buffer)
 }
 
-fn vendor_packet(address: u64, dwords: usize, signal: u64) -> Result<Packet, StageError> {
+pub(crate) fn vendor_packet(
+    address: u64,
+    dwords: usize,
+    signal: u64,
+) -> Result<Packet, StageError> {
     // The encoder limited the words to 20 bits.
     let ib = Pm4Ib {
         address,

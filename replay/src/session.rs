@@ -5,22 +5,30 @@
 //! packet has been published nothing falls back, because a token might be executed twice.
 
 use crate::host_time::HostTimes;
-use crate::lifecycle::{Checked, Poisoned, Ready, Stage, instance_code, is_real};
+use crate::lifecycle::transition::Transition;
+use crate::lifecycle::{
+    Checked, Poisoned, Ready, ReadySegments, Stage, instance_code, is_real, one_tape,
+};
 use crate::open::OpenedDevice;
 use crate::prove::{Credentials, Standing, presented};
-use crate::refusal::{Refusal, RefusalCounts};
+use crate::refusal::{Code, Refusal, RefusalCounts};
 use crate::replayer::{ReplayError, Replayer};
+use crate::segments::SegmentError;
 use refrain_kernels::StopReason;
 use refrain_lower::{Lowered, Policy, Transport};
 use refrain_planner::container::CheckedPlan;
-use refrain_planner::plan::BufferKind;
+use refrain_planner::plan::{BufferKind, Exec, Piece, StepBody};
 use refrain_recorder::{
-    BufferState, CodeObjects, Difference, EagerError, EagerExecutor, Instance, InstanceError,
-    Reconciled, TensorSource, first_difference,
+    BufferState, CodeObjects, Difference, EagerError, EagerExecutor, ExactEngine, HostCounters,
+    HostEngine, Instance, InstanceError, Reconciled, TensorSource, first_difference,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+mod change;
+
+use change::Member;
 
 /// Byte that scratch and KV are filled with before runs that are compared: what the first run wrote
 /// must not be there for the second to find.
@@ -29,9 +37,13 @@ const SCRUB: u8 = 0xA5;
 /// Whether tokens are replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Retain {
-    /// The whole token as one tape; a refusal is an error.
+    /// The whole token as one tape; a refusal is an error, and steps of the host are one.
     Whole,
-    /// The whole token where possible; a refusal is counted and the session stays eager.
+    /// Each run of launches between steps of the host; a refusal is an error. One tape where the plan
+    /// has no such step.
+    Segments,
+    /// One tape, or segments where the plan has steps of the host; a refusal is counted and the session
+    /// stays eager.
     #[default]
     Auto,
     /// Never.
@@ -49,7 +61,7 @@ pub struct SessionOptions {
     pub policy: Policy,
     /// Tokens that may be queued at once, at least 1.
     pub in_flight: u32,
-    /// Longest wait for one token.
+    /// Longest wait for one token, and for one step of the host.
     pub deadline: Duration,
 }
 
@@ -80,6 +92,22 @@ pub enum SessionError {
     /// Replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// Replay of segments.
+    #[error(transparent)]
+    Segments(#[from] SegmentError),
+    /// What is asked of the plan cannot be had, by code.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// A plan with steps of the host ran and the host did nothing.
+    #[error("{tokens} tokens ran and the host executed {found} of {planned} steps: report it")]
+    HostIdle {
+        /// Token steps.
+        tokens: u64,
+        /// Steps of the host that were executed.
+        found: u64,
+        /// Steps that the plan asks for in so many tokens.
+        planned: u64,
+    },
     /// A retained run was asked of a session that is eager.
     #[error("this session has no retained form: {reason}")]
     NotRetained {
@@ -93,7 +121,11 @@ impl SessionError {
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
+            Self::Refused(refusal) => Some(refusal.clone()),
             Self::Instance(error) => instance_code(error).map(|code| Refusal::new(code, error)),
+            Self::Replay(error @ ReplayError::NotPublished { .. }) => {
+                Some(Refusal::new(Code::NotPublished, error))
+            }
             _ => None,
         }
     }
@@ -140,8 +172,18 @@ impl Verification {
 /// Figures of a session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counters {
-    /// Launches of one token.
+    /// Launches of one token, those of split steps included.
     pub launches_per_token: usize,
+    /// Steps of the host in one token.
+    pub barriers_per_token: usize,
+    /// Runs of launches between them.
+    pub segments_per_token: usize,
+    /// Launches outside of split steps that were replayed, steps past the end of a text included.
+    pub replayed_launches: u64,
+    /// All launches outside of split steps, replayed or not.
+    pub all_launches: u64,
+    /// What steps of the host did, on either route, past the end of a text as well.
+    pub host: HostCounters,
     /// Distinct kernels of the plan.
     pub unique_kernels: usize,
     /// Dwords of one retained token: indirect buffer, or 16 per AQL packet; 0 when eager.
@@ -154,6 +196,10 @@ pub struct Counters {
     /// Token steps, on either route, that ran after their text had ended and changed nothing: those
     /// in flight when the host read the end.
     pub past_end_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
     /// Refusals by code.
     pub refusals: RefusalCounts,
     /// Host time of an eager token in microseconds, median: launch calls, no waiting.
@@ -171,15 +217,25 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Session {
     // Fields drop in this order: packets in flight name the instance's buffers.
+    segments: Option<ReadySegments>,
     replayer: Option<Replayer>,
     lowered: Option<Lowered>,
     standing: Standing,
     eager: EagerExecutor,
+    /// Executors of the family's other buckets; empty for a plan by itself.
+    others: Vec<Member>,
+    /// Positions that the executors in place serve are below this.
+    bucket: u32,
+    /// Whether a token that was not published is executed eagerly.
+    falls_back: bool,
+    retained_times: HostTimes,
     instance: Instance,
     opened: OpenedDevice,
     agreement: Option<Reconciled>,
     refusal: Option<Refusal>,
     counters: Counters,
+    /// Launches of a token that are not beside a step of the host.
+    outside_splits: u64,
     eager_times: HostTimes,
     /// Host microseconds of an eager token that ran for comparison only.
     beside_host_us: Option<f64>,
@@ -201,6 +257,8 @@ struct TextSteps {
     submitted: u64,
     /// Steps counted as past the end.
     past_end: u64,
+    /// Position of the first step.
+    origin: u32,
 }
 
 impl Session {
@@ -216,11 +274,33 @@ impl Session {
         objects: &dyn CodeObjects,
         options: SessionOptions,
     ) -> Result<Self, SessionError> {
-        let credentials = Credentials::default();
-        Self::with_credentials(opened, plan, source, objects, options, &credentials)
+        Self::with_engine(
+            opened,
+            plan,
+            source,
+            objects,
+            options,
+            Arc::new(ExactEngine),
+        )
     }
 
-    /// As [`Self::new`], with a proof or with leave to go without one. A card replays nothing
+    /// As [`Self::new`], with what multiplies in steps of the host.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_engine(
+        opened: OpenedDevice,
+        plan: &Arc<CheckedPlan>,
+        source: &dyn TensorSource,
+        objects: &dyn CodeObjects,
+        options: SessionOptions,
+        engine: Arc<dyn HostEngine>,
+    ) -> Result<Self, SessionError> {
+        let none = Credentials::default();
+        Self::with_credentials(opened, plan, source, objects, options, engine, &none)
+    }
+
+    /// As [`Self::with_engine`], with a proof or with leave to go without one. A card replays nothing
     /// otherwise.
     ///
     /// # Errors
@@ -231,13 +311,27 @@ impl Session {
         source: &dyn TensorSource,
         objects: &dyn CodeObjects,
         options: SessionOptions,
+        engine: Arc<dyn HostEngine>,
         credentials: &Credentials,
     ) -> Result<Self, SessionError> {
         opened.device.set_deadline(options.deadline);
+        divided(plan)?;
+        if options.retain == Retain::Whole {
+            one_tape(plan)?;
+        }
         let mut refusal = None;
         if options.retain != Retain::None {
-            match retain(&opened, plan, source, objects, options, credentials) {
-                Ok(retained) => return Ok(Self::with(opened, retained)),
+            let setting = Setting {
+                options,
+                engine: engine.clone(),
+                credentials,
+            };
+            match retain(&opened, plan, source, objects, setting) {
+                Ok(retained) => {
+                    let mut session = Self::with(opened, retained);
+                    session.falls_back = options.retain == Retain::Auto;
+                    return Ok(session);
+                }
                 Err(poisoned) if options.retain == Retain::Auto => {
                     refusal = poisoned.error.refusal();
                     if refusal.is_none() {
@@ -248,7 +342,7 @@ impl Session {
             }
         }
         let instance = Instance::new(&opened.device, plan, source)?;
-        let eager = EagerExecutor::new(&instance, objects)?;
+        let eager = EagerExecutor::with_engine(&instance, objects, engine, options.deadline)?;
         let mut counters = plan_counters(plan);
         if let Some(refusal) = &refusal {
             counters.refusals.add(refusal.code);
@@ -258,6 +352,7 @@ impl Session {
             eager,
             agreement: None,
             ready: None,
+            segments: None,
         };
         let mut session = Self::with(opened, retained);
         session.refusal = refusal;
@@ -271,6 +366,7 @@ impl Session {
             eager,
             agreement,
             ready,
+            segments,
         } = retained;
         let mut counters = plan_counters(instance.plan());
         let (replayer, lowered, standing) = match ready {
@@ -282,15 +378,26 @@ impl Session {
             None => (None, None, Standing::Unproved),
         };
         counters.dwords = lowered.as_ref().map_or(0, Lowered::dwords);
+        let standing = segments.as_ref().map_or(standing, |made| made.standing);
+        if let Some(segments) = &segments {
+            counters.dwords = segments.lowered.iter().map(Lowered::dwords).sum();
+        }
+        let outside_splits = outside_splits(instance.plan());
         Self {
+            segments,
             replayer,
             lowered,
             standing,
             eager,
+            others: Vec::new(),
+            bucket: instance.plan().options.bucket,
+            falls_back: false,
+            retained_times: HostTimes::default(),
             instance,
             opened,
             agreement,
             refusal: None,
+            outside_splits,
             counters,
             eager_times: HostTimes::default(),
             beside_host_us: None,
@@ -327,7 +434,19 @@ impl Session {
         self.standing
     }
 
-    /// The replayer; `None` when eager.
+    /// The segments' packets and their replayer; `None` when eager or one tape.
+    pub const fn segments(&self) -> Option<&ReadySegments> {
+        self.segments.as_ref()
+    }
+
+    /// The transport; `None` when eager.
+    pub fn transport(&self) -> Option<Transport> {
+        let whole = self.lowered.as_ref().map(Lowered::transport);
+        let segments = self.segments.as_ref();
+        whole.or_else(|| segments.map(|segments| segments.replayer.transport()))
+    }
+
+    /// The replayer of one tape; `None` when eager or in segments.
     pub const fn replayer(&self) -> Option<&Replayer> {
         self.replayer.as_ref()
     }
@@ -339,7 +458,7 @@ impl Session {
 
     /// The route that [`Self::generate`] takes.
     pub const fn route(&self) -> Route {
-        if self.replayer.is_some() {
+        if self.replayer.is_some() || self.segments.is_some() {
             Route::Retained
         } else {
             Route::Eager
@@ -350,8 +469,10 @@ impl Session {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         counters.eager_host_us = self.eager_times.median_us().or(self.beside_host_us);
-        let retained = self.replayer.as_ref().map(Replayer::host_times);
-        counters.retained_host_us = retained.and_then(HostTimes::median_us);
+        let segments = self.segments.as_ref().map(|row| row.replayer.host_times());
+        let segments = segments.and_then(HostTimes::median_us);
+        counters.retained_host_us = self.retained_times.median_us().or(segments);
+        counters.host = self.eager.host_counters();
         counters
     }
 
@@ -372,14 +493,65 @@ impl Session {
     /// Prompt errors and device errors.
     pub fn start(&mut self, prompt: &[u32], generate: u32) -> Result<(), SessionError> {
         self.idle()?;
+        self.judge(Transition::Reset)?;
         self.instance.reset(prompt, generate)?;
+        self.begin(0, prompt.len());
+        Ok(())
+    }
+
+    fn begin(&mut self, origin: u32, prompt: usize) {
         self.next_seq = 1;
         self.stop = None;
         self.cancelled = false;
         self.text = TextSteps {
-            prompt: prompt.len().saturating_sub(1) as u64,
+            prompt: prompt.saturating_sub(1) as u64,
+            origin,
             ..TextSteps::default()
         };
+    }
+
+    /// Position of the next step.
+    fn position(&self) -> u32 {
+        let steps = u32::try_from(self.text.submitted).unwrap_or(u32::MAX);
+        self.text.origin.saturating_add(steps)
+    }
+
+    fn step_eager(&mut self) -> Result<(), SessionError> {
+        let start = Instant::now();
+        let hosted = self.counters.barriers_per_token > 0;
+        self.eager.submit(&self.instance)?;
+        // With steps of the host the call waits for the GPU as well.
+        if !hosted {
+            self.eager_times.add(start.elapsed());
+        }
+        self.counters.eager_tokens += 1;
+        Ok(self.eager.wait()?)
+    }
+
+    fn step_retained(&mut self) -> Result<(), SessionError> {
+        if let Some(replayer) = &mut self.replayer {
+            match replayer.submit() {
+                Ok(()) => self.retained_times.add(replayer.last_host()),
+                Err(error @ ReplayError::NotPublished { .. }) if self.falls_back => {
+                    return self.fall_back(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        } else if let Some(segments) = &mut self.segments {
+            let mut host = self.eager.host();
+            segments.replayer.submit(&self.instance, &mut host)?;
+        } else if self.counters.fallbacks > 0 {
+            // The rest of a text whose token fell back.
+            return self.step_eager();
+        } else {
+            let reason = match &self.refusal {
+                Some(refusal) => refusal.to_string(),
+                None => "it was made with Retain::None".to_owned(),
+            };
+            return Err(SessionError::NotRetained { reason });
+        }
+        self.counters.replayed_tokens += 1;
+        self.counters.replayed_launches += self.outside_splits;
         Ok(())
     }
 
@@ -388,10 +560,19 @@ impl Session {
     /// # Errors
     /// [`SessionError::Replay`] or [`SessionError::Eager`].
     pub fn idle(&mut self) -> Result<(), SessionError> {
+        self.drain()?;
+        Ok(self.eager.wait()?)
+    }
+
+    /// Waits until no replayed token is in flight.
+    fn drain(&mut self) -> Result<(), SessionError> {
         if let Some(replayer) = &mut self.replayer {
             replayer.drain()?;
         }
-        Ok(self.eager.wait()?)
+        if let Some(segments) = &mut self.segments {
+            segments.replayer.drain()?;
+        }
+        Ok(())
     }
 
     /// Runs up to `steps` token steps of the current text and hands out generated tokens as the
@@ -439,8 +620,8 @@ impl Session {
     /// Waits until nothing is in flight, reads the rest of the ring, and takes the steps that ran
     /// past the end of the text out of the route's figure.
     fn settle(&mut self, route: Route, on_token: &mut dyn FnMut(u32)) -> Result<(), SessionError> {
-        if let (Route::Retained, Some(replayer)) = (route, &mut self.replayer) {
-            replayer.drain()?;
+        if route == Route::Retained {
+            self.drain()?;
         }
         self.read_ring(on_token)?;
         if self.stop.is_some() {
@@ -459,26 +640,22 @@ impl Session {
     }
 
     fn step(&mut self, route: Route) -> Result<(), SessionError> {
-        match route {
-            Route::Eager => {
-                let start = Instant::now();
-                self.eager.submit()?;
-                self.eager_times.add(start.elapsed());
-                self.counters.eager_tokens += 1;
-                self.eager.wait()?;
-            }
-            Route::Retained => {
-                let Some(replayer) = &mut self.replayer else {
-                    let reason = match &self.refusal {
-                        Some(refusal) => refusal.to_string(),
-                        None => "it was made with Retain::None".to_owned(),
-                    };
-                    return Err(SessionError::NotRetained { reason });
-                };
-                replayer.submit()?;
-                self.counters.replayed_tokens += 1;
-            }
+        let host = self.eager.host_counters();
+        let done = self.run_step(route);
+        if done.is_err() {
+            // Of a token that failed nothing counts.
+            self.eager.set_host_counters(host);
         }
+        done
+    }
+
+    fn run_step(&mut self, route: Route) -> Result<(), SessionError> {
+        self.bucket_of(self.position())?;
+        match route {
+            Route::Eager => self.step_eager()?,
+            Route::Retained => self.step_retained()?,
+        }
+        self.counters.all_launches += self.outside_splits;
         self.text.submitted += 1;
         Ok(())
     }
@@ -539,11 +716,28 @@ impl Session {
             })?;
         }
         self.counters.wall += start.elapsed();
+        self.host_worked()?;
         let asked = self.cancelled || self.stop == Some(StopReason::Limit);
         Ok(Generation {
             tokens,
             stop: if asked { None } else { self.stop },
         })
+    }
+
+    /// Demands that every step of the host was executed in every token so far.
+    fn host_worked(&self) -> Result<(), SessionError> {
+        let (counters, host) = (&self.counters, self.eager.host_counters());
+        let tokens = counters.eager_tokens + counters.replayed_tokens + counters.past_end_tokens;
+        let planned = tokens.saturating_mul(counters.barriers_per_token as u64);
+        let found = host.cpu_steps + host.split_steps;
+        match found == planned {
+            true => Ok(()),
+            false => Err(SessionError::HostIdle {
+                tokens,
+                found,
+                planned,
+            }),
+        }
     }
 
     fn scrub(&self) -> Result<(), InstanceError> {
@@ -564,6 +758,7 @@ impl Session {
         generate: u32,
         on_token: &mut dyn FnMut(u32),
     ) -> Result<Verification, SessionError> {
+        share_is_pinned(self.instance.plan())?;
         self.idle()?;
         self.scrub()?;
         let eager = self.run_beside(prompt, generate)?;
@@ -592,7 +787,7 @@ impl Session {
     fn forget_scratch(&self, states: &mut [BufferState]) {
         let buffers = &self.instance.plan().buffers;
         for (state, buffer) in states.iter_mut().zip(buffers) {
-            if buffer.kind == BufferKind::Scratch {
+            if matches!(buffer.kind, BufferKind::Scratch | BufferKind::HandOff) {
                 state.bytes.clear();
             }
         }
@@ -602,10 +797,11 @@ impl Session {
     /// host time is what [`Counters::eager_host_us`] states if nothing else ran eagerly.
     fn run_beside(&mut self, prompt: &[u32], generate: u32) -> Result<Generation, SessionError> {
         let times = std::mem::take(&mut self.eager_times);
-        let counters = self.counters.clone();
+        let (counters, host) = (self.counters.clone(), self.eager.host_counters());
         let generation = self.run(Route::Eager, prompt, generate, &mut |_| {});
         self.beside_host_us = self.eager_times.median_us().or(self.beside_host_us);
         (self.eager_times, self.counters) = (times, counters);
+        self.eager.set_host_counters(host);
         generation
     }
 
@@ -634,6 +830,52 @@ struct Retained {
     eager: EagerExecutor,
     agreement: Option<Reconciled>,
     ready: Option<Ready>,
+    segments: Option<ReadySegments>,
+}
+
+/// Refuses to compare or seal what an automatic share produced.
+///
+/// # Errors
+/// [`SessionError::Refused`] with [`Code::ShareNotPinned`].
+pub fn share_is_pinned(plan: &CheckedPlan) -> Result<(), SessionError> {
+    match plan.options.exec {
+        Some(exec) if exec.is_auto() => {
+            let detail = format!("the plan's execution is {exec}");
+            Err(SessionError::Refused(Refusal::new(
+                Code::ShareNotPinned,
+                detail,
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a plan that was to divide rows and divides none.
+fn divided(plan: &CheckedPlan) -> Result<(), SessionError> {
+    let Some(exec @ Exec::Passback { .. }) = plan.options.exec else {
+        return Ok(());
+    };
+    let (gpu, rows) = (exec.gpu_rows(u32::MAX), u32::MAX);
+    let splits = plan
+        .barriers()
+        .any(|(_, step)| !step.body.launches().is_empty());
+    if gpu == 0 || gpu == rows || splits {
+        return Ok(());
+    }
+    let detail = format!(
+        "{exec} divides none of the spilled matrices: they are too small, or the share is less than a block of 16 rows"
+    );
+    Err(SessionError::Refused(Refusal::new(
+        Code::NothingDivided,
+        detail,
+    )))
+}
+
+/// What a retained form is made with.
+struct Setting<'a> {
+    options: SessionOptions,
+    engine: Arc<dyn HostEngine>,
+    credentials: &'a Credentials,
 }
 
 fn retain(
@@ -641,15 +883,19 @@ fn retain(
     plan: &Arc<CheckedPlan>,
     source: &dyn TensorSource,
     objects: &dyn CodeObjects,
-    options: SessionOptions,
-    credentials: &Credentials,
+    setting: Setting<'_>,
 ) -> Result<Retained, Poisoned> {
+    let Setting {
+        options,
+        engine,
+        credentials,
+    } = setting;
     // Nothing that is recorded could change this answer.
     presented(is_real(&opened.device), credentials).map_err(|refusal| Poisoned {
         stage: Stage::Prove,
         error: Box::new(refusal.into()),
     })?;
-    let reconciled = record(opened, plan, source, objects)?;
+    let reconciled = record_with(opened, plan, source, objects, engine, options.deadline)?;
     let SessionOptions {
         transport,
         policy,
@@ -657,20 +903,24 @@ fn retain(
         deadline,
         ..
     } = options;
-    let ready = reconciled.ready(
-        objects,
-        transport,
-        policy,
-        in_flight,
-        deadline,
-        credentials,
-    )?;
+    let (mut ready, mut segments) = (None, None);
+    if plan.barriers().next().is_none() {
+        let made = reconciled.ready(objects, transport, policy, in_flight, deadline, credentials);
+        ready = Some(made?);
+    } else {
+        let made =
+            reconciled.ready_segments(objects, transport, policy, in_flight, deadline, credentials);
+        segments = Some(made?);
+    }
     let (instance, eager, agreement) = reconciled.into_parts();
+    // Recording executed steps of the host as well; they are no output.
+    eager.set_host_counters(HostCounters::default());
     Ok(Retained {
         instance,
         eager,
         agreement: Some(agreement),
-        ready: Some(ready),
+        ready,
+        segments,
     })
 }
 
@@ -684,11 +934,24 @@ pub fn record(
     source: &dyn TensorSource,
     objects: &dyn CodeObjects,
 ) -> Result<crate::lifecycle::Reconciled, Poisoned> {
+    let (engine, deadline) = (Arc::new(ExactEngine), SessionOptions::default().deadline);
+    record_with(opened, plan, source, objects, engine, deadline)
+}
+
+fn record_with(
+    opened: &OpenedDevice,
+    plan: &Arc<CheckedPlan>,
+    source: &dyn TensorSource,
+    objects: &dyn CodeObjects,
+    engine: Arc<dyn HostEngine>,
+    deadline: Duration,
+) -> Result<crate::lifecycle::Reconciled, Poisoned> {
     let mut tap = opened.tap();
     let tap = tap
         .as_mut()
         .map(|tap| tap as &mut dyn refrain_recorder::PacketTap);
     Checked::new(plan, &opened.device)?
+        .with_engine(engine, deadline)
         .record(source, objects, tap)?
         .reconcile()
 }
@@ -697,10 +960,19 @@ fn plan_counters(plan: &CheckedPlan) -> Counters {
     let mut symbols: Vec<_> = plan.kernels.iter().map(|k| (&k.symbol, k.object)).collect();
     symbols.sort_unstable();
     symbols.dedup();
-    let (launches_per_token, unique_kernels) = (plan.steps.len(), symbols.len());
+    let segments = plan.pieces().into_iter();
+    let segments = segments.filter(|piece| matches!(piece, Piece::Segment(_)));
     Counters {
-        launches_per_token,
-        unique_kernels,
+        launches_per_token: plan.launches().count(),
+        barriers_per_token: plan.barriers().count(),
+        segments_per_token: segments.count(),
+        unique_kernels: symbols.len(),
         ..Counters::default()
     }
+}
+
+fn outside_splits(plan: &CheckedPlan) -> u64 {
+    let launch = |body: &StepBody| matches!(body, StepBody::Launch(_));
+    let launches = plan.steps.iter().filter(|step| launch(&step.body));
+    launches.count() as u64
 }

@@ -2,7 +2,7 @@
 //! and, where a range moves with a control word, the address of that word.
 
 use refrain_kernels::find;
-use refrain_planner::plan::{Arg, BufferId, Extent, Launch, Plan, Region, StepBody};
+use refrain_planner::plan::{Arg, BufferId, Extent, Launch, Plan, Region};
 use refrain_recorder::Instance;
 use refrain_softgpu::strict::{
     DeclaredArg, DeclaredBuffer, DeclaredExtent, DeclaredLaunch, DeclaredRange,
@@ -22,12 +22,13 @@ pub fn declarations(instance: &Instance) -> Declarations {
         va: instance.base(id),
         len: buffer.bytes,
     });
-    let launches = plan.steps.iter().map(|step| {
-        let StepBody::Launch(launch) = &step.body;
+    let launches = plan.launches().map(|(step, launch)| {
+        let step = plan.steps.get(step as usize);
+        let step = step.map_or("", |step| step.name.as_str());
         let kernel = plan.kernels.get(launch.kernel as usize);
         let symbol = kernel.map_or("", |kernel| kernel.symbol.as_str());
         DeclaredLaunch {
-            step: Arc::from(step.name.as_str()),
+            step: Arc::from(step),
             kernel: Arc::from(symbol),
             args: arguments(plan, launch, symbol, &|id| instance.base(id)),
         }

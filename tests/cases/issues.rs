@@ -83,3 +83,60 @@ fn issue_rdna_boosts_41_replayed_tokens_are_counted() {
     let counters = session.counters();
     assert_eq!((counters.replayed_tokens, counters.eager_tokens), (12, 5));
 }
+
+/// tinygrad 17920: a replayed graph hung after ten tokens or so, with nothing said. Here a launch of
+/// the eleventh token that never ends is a typed error at the deadline, the tokens before it are
+/// there, and the process goes on with another session.
+#[test]
+fn issue_tinygrad_17920_a_hang_ends_at_its_deadline() {
+    for transport in Transport::ALL {
+        let deadline = std::time::Duration::from_millis(400);
+        let mut setup = on(transport);
+        setup.session.deadline = deadline;
+        setup.session.in_flight = 1;
+        let mut hung = session(&repository(AUSTEN), setup).unwrap();
+        let right = hung.generate(&[41, 84, 365], 12, &mut |_| {}).unwrap();
+        let launches = hung.instance().plan().steps.len();
+        let gpu = hung.opened().soft.clone().unwrap();
+        gpu.arm_faults(
+            &format!("hang@launch:{}", launches * 10 + 5)
+                .parse()
+                .unwrap(),
+        );
+        let start = std::time::Instant::now();
+        let mut tokens = Vec::new();
+        let error = hung
+            .generate(&[41, 84, 365], 12, &mut |token| tokens.push(token))
+            .unwrap_err();
+        assert!(start.elapsed() < 20 * deadline, "{transport}");
+        let text = format!("{:#}", anyhow::Error::from(error));
+        println!("{transport}: {text}");
+        // Ten steps ran: three for the prompt, the last of which gives the first token.
+        assert_eq!(tokens[..], right.tokens[..8], "{transport}");
+        for name in ["did not complete within 400ms", "never ends"] {
+            assert!(text.contains(name), "{transport}, `{name}`: {text}");
+        }
+        assert_eq!(gpu.injected_faults().len(), 1);
+        drop(hung);
+        let mut fresh = session(&repository(AUSTEN), on(transport)).unwrap();
+        let again = fresh.generate(&[41, 84, 365], 12, &mut |_| {}).unwrap();
+        assert_eq!(again.tokens, right.tokens, "{transport}");
+    }
+}
+
+/// ROCm/rocm-systems 10021: with device memory full, an update of the graph crashed in the middle of
+/// a run. Here everything is allocated at load: whichever allocation fails, it is a typed error before
+/// the first token, and once a session stands, a device that has no more memory changes nothing.
+#[test]
+fn issue_rocm_systems_10021_memory_is_reserved_at_load() {
+    for transport in Transport::ALL {
+        let mut session = session(&repository(AUSTEN), on(transport)).unwrap();
+        let right = session.generate(&[41, 84, 365], 8, &mut |_| {}).unwrap();
+        let gpu = session.opened().soft.clone().unwrap();
+        let script = "fail@hip-alloc:1,fail@pool-alloc:1,fail@kernarg-alloc:1";
+        gpu.arm_faults(&script.parse().unwrap());
+        let again = session.generate(&[41, 84, 365], 8, &mut |_| {}).unwrap();
+        assert_eq!(again.tokens, right.tokens, "{transport}");
+        assert_eq!(gpu.injected_faults(), [], "{transport}: it allocated");
+    }
+}

@@ -8,6 +8,7 @@
 mod bad_objects;
 mod conformance;
 mod cpu;
+mod golden;
 mod in_flight;
 mod issues;
 mod mutate;

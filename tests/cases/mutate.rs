@@ -3,7 +3,7 @@
 //! short one a sample; the counts are printed, and what is left may not grow.
 
 use refrain_kernels::Target;
-use refrain_lower::{Policy, Transport, kernel_images, lower, mutation_survey};
+use refrain_lower::{Policy, Transport, kernel_images, lower, mutation_survey, whole};
 use refrain_recorder::EmbeddedObjects;
 use refrain_replay::lifecycle;
 use refrain_tests::{AUSTEN, Setup, long, plan, repository};
@@ -20,9 +20,15 @@ fn every_dword_of_the_golden_models_buffer() {
         let lowered = lower(&plan, &images, Transport::Pm4, Policy::default()).unwrap();
         let kernels = kernel_images(&plan, &images).unwrap();
         let mut words = std::collections::BTreeMap::new();
-        let count = mutation_survey(&plan, &kernels, &lowered, every, |mutant| {
-            *words.entry(mutant.original).or_insert(0u32) += 1;
-        })
+        let count = mutation_survey(
+            &whole(&plan).unwrap(),
+            &kernels,
+            &lowered,
+            every,
+            |mutant| {
+                *words.entry(mutant.original).or_insert(0u32) += 1;
+            },
+        )
         .unwrap();
         println!("{target}: {count:?}");
         for (word, times) in words {

@@ -11,7 +11,7 @@ use refrain_planner::ModelSource;
 use refrain_planner::identity::hex;
 use refrain_planner::lowering::fusions;
 use refrain_planner::machine::Machine;
-use refrain_planner::placement::GpuLayers;
+use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_planner::plan::{Activations, Arg, BufferKind, StepBody};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{BufferState, EmbeddedObjects, FileSource};
@@ -94,6 +94,8 @@ pub struct Setup {
     pub fused: bool,
     /// Layers that stay in device memory.
     pub gpu_layers: GpuLayers,
+    /// Who multiplies the matrices of the others.
+    pub exec: ExecChoice,
     /// Seed of the software GPU.
     pub seed: u64,
     /// Strict mode of the software GPU.
@@ -112,6 +114,7 @@ impl Setup {
             bucket: None,
             fused: true,
             gpu_layers: GpuLayers::All,
+            exec: ExecChoice::Pcie,
             seed: 0,
             strict: None,
         }
@@ -136,6 +139,7 @@ pub fn plan(model: &Path, setup: Setup) -> anyhow::Result<Arc<CheckedPlan>> {
             fusions().map(str::to_owned).collect()
         },
         gpu_layers: setup.gpu_layers,
+        exec: setup.exec,
         ..Default::default()
     };
     Ok(Arc::new(compile(&source, &machine, &options)?))
@@ -197,7 +201,9 @@ pub fn logits_of(plan: &CheckedPlan, states: &[BufferState]) -> anyhow::Result<V
     let vocab = plan.model.geometry.vocab as usize;
     let argmax = plan.steps.iter().rev().find(|step| step.name == "argmax");
     let argmax = argmax.ok_or_else(|| anyhow::anyhow!("the plan has no argmax step"))?;
-    let StepBody::Launch(launch) = &argmax.body;
+    let StepBody::Launch(launch) = &argmax.body else {
+        anyhow::bail!("the argmax step is no launch");
+    };
     let Some(&Arg::Region { buffer, offset }) = launch.args.first() else {
         anyhow::bail!("argmax does not read a region first");
     };

@@ -84,7 +84,7 @@ impl Subject {
 
     /// Bytes of the shipped code object.
     pub fn image(&self) -> &'static [u8] {
-        code_object(self.target).bytes
+        code_object(self.target).bytes()
     }
 }
 

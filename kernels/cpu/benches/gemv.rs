@@ -1,10 +1,10 @@
 //! GB/s of weights for every format, on one and two threads, beside what plain reading of the same bytes
 //! gives in the same run.
 //!
-//! First a table of pairs: reading and multiplying by turns over a working set that no cache holds
-//! (REFRAIN_BENCH_MB, default 640), best of REFRAIN_BENCH_ROUNDS (default 9) each; then criterion's own
-//! measurements of the products. The memory of a shared machine changes speed within a run, which only a
-//! pair takes out: bounds are on the ratio.
+//! First a table of pairs: reading and multiplying by turns, 4 MB at a time (REFRAIN_BENCH_PIECE_MB),
+//! through a working set that no cache holds (REFRAIN_BENCH_MB, default 640), REFRAIN_BENCH_ROUNDS times
+//! (default 3); then criterion's own measurements of the products. The memory of a shared machine changes
+//! speed within a run, which only such a pair takes out: bounds are on the ratio.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,7 @@
 )]
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
@@ -30,7 +31,7 @@ fn setting(name: &str, default: usize) -> usize {
 /// Reads all bytes on the engine's threads.
 fn read(engine: &Engine, bytes: &[u8], y: &mut [f32]) {
     let each = bytes.len() / y.len();
-    let sum = |rows: std::ops::Range<usize>, y: &mut [f32]| {
+    let sum = |rows: Range<usize>, y: &mut [f32]| {
         let mut acc = [0u64; 32];
         let (words, _) = bytes[rows.start * each..rows.end * each].as_chunks::<256>();
         for words in words {
@@ -81,15 +82,17 @@ impl Case {
         }
     }
 
-    fn gemv(&self, engine: &Engine, y: &mut [f32]) {
-        let x = Activation::new(self.dtype.format().habit.unwrap(), &self.x, K).unwrap();
-        let rows = 0..self.rows;
+    fn activation(&self) -> Activation<'_> {
+        Activation::new(self.dtype.format().habit.unwrap(), &self.x, K).unwrap()
+    }
+
+    fn gemv(&self, engine: &Engine, x: &Activation<'_>, rows: Range<usize>, y: &mut [f32]) {
         if self.packed {
             let w = Packed16::new(self.dtype, &self.bytes, self.rows, K).unwrap();
-            engine.gemv_packed(&w, &x, rows, Write::Set, y).unwrap();
+            engine.gemv_packed(&w, x, rows, Write::Set, y).unwrap();
         } else {
             let w = Matrix::new(self.dtype, &self.bytes, self.rows as u64, K as u64).unwrap();
-            engine.gemv_int8(&w, &x, rows, Write::Set, y).unwrap();
+            engine.gemv_int8(&w, x, rows, Write::Set, y).unwrap();
         }
         black_box(y);
     }
@@ -107,21 +110,42 @@ fn seconds(f: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
+/// The value below which a tenth (1 thread: half) of the times lie. On one thread a median is what an
+/// undisturbed core does even where other processes take the core now and then; two threads are
+/// disturbed more often.
+fn typical(mut times: Vec<f64>, threads: usize) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / if threads == 1 { 2 } else { 10 }]
+}
+
+/// Reading and multiplying by turns, piece by piece through the working set; what is read is half the
+/// set away from what is multiplied, so that neither finds the other's bytes in a cache.
 fn pairs(formats: &[(Dtype, bool)], threads: &[usize]) {
     let working_set = setting("REFRAIN_BENCH_MB", 640) * 1_000_000;
-    let rounds = setting("REFRAIN_BENCH_ROUNDS", 9);
+    let piece = setting("REFRAIN_BENCH_PIECE_MB", 4) * 1_000_000;
+    let rounds = setting("REFRAIN_BENCH_ROUNDS", 3);
     println!("| format | layout | threads | GB/s | read GB/s | ratio |\n|---|---|---|---|---|---|");
     for (dtype, packed) in formats {
         let case = Case::new(*dtype, *packed, working_set);
-        let gb = case.bytes.len() as f64 / 1e9;
-        let mut y = vec![0.0; case.rows];
+        let row = case.bytes.len() / case.rows;
+        let rows = (piece / row / 16 * 16).clamp(16, case.rows);
+        let gb = (rows * row) as f64 / 1e9;
+        let mut y = vec![0.0; rows];
+        let pieces = case.rows / rows;
+        let x = case.activation();
         for threads in threads {
             let engine = Engine::new(*threads).unwrap();
-            let (mut product, mut plain) = (f64::MAX, f64::MAX);
-            for _ in 0..rounds {
-                plain = plain.min(seconds(|| read(&engine, &case.bytes, &mut y)));
-                product = product.min(seconds(|| case.gemv(&engine, &mut y)));
+            let (mut product, mut plain) = (Vec::new(), Vec::new());
+            for index in 0..rounds * pieces {
+                let first = index % pieces * rows;
+                let away = (index + pieces / 2) % pieces * rows * row;
+                let bytes = &case.bytes[away..][..rows * row];
+                plain.push(seconds(|| read(&engine, bytes, &mut y)));
+                product.push(seconds(|| {
+                    case.gemv(&engine, &x, first..first + rows, &mut y)
+                }));
             }
+            let (product, plain) = (typical(product, *threads), typical(plain, *threads));
             println!(
                 "| {dtype} | {} | {} | {:.1} | {:.1} | {:.2} |",
                 if *packed { "packed" } else { "device" },
@@ -171,10 +195,13 @@ fn main() {
         let case = Case::new(dtype, true, 64_000_000);
         group.throughput(Throughput::Bytes(case.bytes.len() as u64));
         let mut y = vec![0.0; case.rows];
+        let x = case.activation();
         for threads in threads {
             let engine = Engine::new(threads).unwrap();
             let id = BenchmarkId::new(dtype.name(), threads);
-            group.bench_function(id, |bencher| bencher.iter(|| case.gemv(&engine, &mut y)));
+            group.bench_function(id, |bencher| {
+                bencher.iter(|| case.gemv(&engine, &x, 0..case.rows, &mut y))
+            });
         }
     }
     group.finish();

@@ -113,51 +113,46 @@ fn run_avx512(w: &Matrix<'_>, x: &[Tile], rows: Range<usize>, y: &mut [f32]) {
 
 #[inline(always)]
 fn run(w: &Matrix<'_>, x: &[Tile], rows: Range<usize>, y: &mut [f32]) {
-    match (&w.format().coding, w.dtype()) {
-        (Coding::Blocks(blocks), _) => {
-            // One loop per kind of code, so that the inner ones have no branch.
-            let kind = blocks.planes[0].kind;
-            let high = blocks.planes[1].kind;
-            match (kind, high) {
-                (PlaneKind::Bytes, _) => each(w, x, rows, y, |at, t| bytes(w, blocks, at, t)),
-                (_, PlaneKind::Bit4) => each(w, x, rows, y, |at, t| nibbles::<1>(w, blocks, at, t)),
-                (_, PlaneKind::Bits45) => {
-                    each(w, x, rows, y, |at, t| nibbles::<2>(w, blocks, at, t));
-                }
-                _ => each(w, x, rows, y, |at, t| nibbles::<0>(w, blocks, at, t)),
-            }
-        }
-        (Coding::Plain(_), Dtype::F16) => {
-            each(w, x, rows, y, |at, tile| {
-                plain(w, at, tile, |b: &[u8; 2]| half(u16::from_le_bytes(*b)))
-            });
-        }
-        (Coding::Plain(_), Dtype::BF16) => each(w, x, rows, y, |at, tile| {
-            let wide = |b: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16);
-            plain(w, at, tile, wide)
-        }),
-        (Coding::Plain(_), _) => each(w, x, rows, y, |at, tile| {
-            plain(w, at, tile, |b: &[u8; 4]| f32::from_le_bytes(*b))
-        }),
+    let Coding::Blocks(blocks) = &w.format().coding else {
+        return match w.dtype() {
+            Dtype::F16 => each(w, x, rows, y, &Halves),
+            Dtype::BF16 => each(w, x, rows, y, &Bf16),
+            _ => each(w, x, rows, y, &Singles),
+        };
+    };
+    // One loop per kind of code, so that the inner ones have no branch.
+    match (blocks.planes[0].kind, blocks.planes[1].kind) {
+        (PlaneKind::Bytes, _) => each(w, x, rows, y, &Bytes(blocks)),
+        (_, PlaneKind::Bit4) => each(w, x, rows, y, &Nibbles::<1>(blocks)),
+        (_, PlaneKind::Bits45) => each(w, x, rows, y, &Nibbles::<2>(blocks)),
+        _ => each(w, x, rows, y, &Nibbles::<0>(blocks)),
     }
 }
 
-/// All rows of a range; `load` fills a tile with the weights from an element (through all rows) on.
+/// Where weights of a kind come from. A trait and no closure: a closure is compiled without the
+/// instruction set of the loop that calls it.
+trait Load {
+    /// The weights from an element (through all rows) on, and how many.
+    fn load(&self, w: &Matrix<'_>, place: (usize, usize), tile: &mut Tile);
+}
+
+struct Singles;
+struct Halves;
+struct Bf16;
+struct Bytes<'a>(&'a Blocks);
+/// Nibbles with `HIGH` bits above them.
+struct Nibbles<'a, const HIGH: usize>(&'a Blocks);
+
+/// All rows of a range.
 #[inline(always)]
-fn each(
-    w: &Matrix<'_>,
-    x: &[Tile],
-    rows: Range<usize>,
-    y: &mut [f32],
-    load: impl Fn((usize, usize), &mut Tile),
-) {
+fn each(w: &Matrix<'_>, x: &[Tile], rows: Range<usize>, y: &mut [f32], source: &impl Load) {
     let k = w.k();
     let mut tile = Tile::default();
     for (row, y) in rows.zip(y) {
         let mut partials = [[0.0f32; LANES]; 2];
         for (index, x) in x.iter().enumerate() {
             let length = TILE.min(k - index * TILE);
-            load((row * k + index * TILE, length), &mut tile);
+            source.load(w, (row * k + index * TILE, length), &mut tile);
             let acc = &mut partials[index % 2];
             if length == TILE {
                 let mut sums = *acc;
@@ -209,18 +204,42 @@ pub(crate) fn half(bits: u16) -> f32 {
     f32::from_bits(value | u32::from(bits & 0x8000) << 16)
 }
 
+/// The bytes of elements of N bytes each.
 #[inline(always)]
-fn plain<const N: usize>(
-    w: &Matrix<'_>,
-    (at, length): (usize, usize),
-    tile: &mut Tile,
-    value: impl Fn(&[u8; N]) -> f32,
-) {
-    let bytes = &w.bytes()[at * N..(at + length) * N];
-    for (lane, block) in bytes.chunks(BLOCK * N).enumerate() {
-        let (elements, _) = block.as_chunks::<N>();
-        for (element, bytes) in elements.iter().enumerate() {
-            tile[element][lane] = value(bytes);
+fn elements<'a, const N: usize>(w: &Matrix<'a>, (at, length): (usize, usize)) -> &'a [[u8; N]] {
+    w.bytes()[at * N..(at + length) * N].as_chunks::<N>().0
+}
+
+impl Load for Singles {
+    #[inline(always)]
+    fn load(&self, w: &Matrix<'_>, place: (usize, usize), tile: &mut Tile) {
+        for (lane, block) in elements::<4>(w, place).chunks(BLOCK).enumerate() {
+            for (element, bytes) in block.iter().enumerate() {
+                tile[element][lane] = f32::from_le_bytes(*bytes);
+            }
+        }
+    }
+}
+
+impl Load for Halves {
+    #[inline(always)]
+    fn load(&self, w: &Matrix<'_>, place: (usize, usize), tile: &mut Tile) {
+        for (lane, block) in elements::<2>(w, place).chunks(BLOCK).enumerate() {
+            for (element, bytes) in block.iter().enumerate() {
+                tile[element][lane] = half(u16::from_le_bytes(*bytes));
+            }
+        }
+    }
+}
+
+impl Load for Bf16 {
+    #[inline(always)]
+    fn load(&self, w: &Matrix<'_>, place: (usize, usize), tile: &mut Tile) {
+        for (lane, block) in elements::<2>(w, place).chunks(BLOCK).enumerate() {
+            for (element, bytes) in block.iter().enumerate() {
+                let bits = u32::from(u16::from_le_bytes(*bytes)) << 16;
+                tile[element][lane] = f32::from_bits(bits);
+            }
         }
     }
 }
@@ -310,54 +329,52 @@ fn weights(
     }
 }
 
-#[inline(always)]
-fn bytes(w: &Matrix<'_>, blocks: &Blocks, place: (usize, usize), tile: &mut Tile) {
-    let mut codes = [[0u8; BLOCK]; LANES];
-    let stored = w.bits(PlaneKind::Bytes, place.0, place.1);
-    let (stored, _) = stored.unwrap_or_default().as_chunks::<BLOCK>();
-    for (codes, stored) in codes.iter_mut().zip(stored) {
-        *codes = *stored;
+impl Load for Bytes<'_> {
+    #[inline(always)]
+    fn load(&self, w: &Matrix<'_>, place: (usize, usize), tile: &mut Tile) {
+        let mut codes = [[0u8; BLOCK]; LANES];
+        let stored = w.bits(PlaneKind::Bytes, place.0, place.1);
+        let (stored, _) = stored.unwrap_or_default().as_chunks::<BLOCK>();
+        for (codes, stored) in codes.iter_mut().zip(stored) {
+            *codes = *stored;
+        }
+        weights(w, self.0, place, &codes, tile);
     }
-    weights(w, blocks, place, &codes, tile);
 }
 
-/// Nibbles with `HIGH` bits above them.
-#[inline(always)]
-fn nibbles<const HIGH: usize>(
-    w: &Matrix<'_>,
-    blocks: &Blocks,
-    place: (usize, usize),
-    tile: &mut Tile,
-) {
-    let mut codes = [[0u8; BLOCK]; LANES];
-    let low = w.bits(PlaneKind::Nibbles, place.0, place.1);
-    let (low, _) = low.unwrap_or_default().as_chunks::<16>();
-    for (pair, low) in codes.chunks_exact_mut(2).zip(low) {
-        for element in 0..BLOCK {
-            pair[0][element] = low[element] & 15;
-            pair[1][element] = low[element] >> 4;
-        }
-    }
-    let kind = if HIGH == 1 {
-        PlaneKind::Bit4
-    } else {
-        PlaneKind::Bits45
-    };
-    if HIGH > 0 {
-        let high = w.bits(kind, place.0, place.1).unwrap_or_default();
-        let (high, _) = high.as_chunks::<4>();
-        // A word serves 32 elements at one bit each, or 16 at two.
-        for (lane, codes) in codes.iter_mut().enumerate().take(place.1 / BLOCK) {
-            let (word, from) = if HIGH == 1 {
-                (high[lane / 2], lane % 2 * 4)
-            } else {
-                (high[lane], 0)
-            };
-            for (element, code) in codes.iter_mut().enumerate() {
-                let bits = word[element % 4] >> (HIGH * (element / 4 + from));
-                *code |= (bits & ((1 << HIGH) - 1)) << 4;
+impl<const HIGH: usize> Load for Nibbles<'_, HIGH> {
+    #[inline(always)]
+    fn load(&self, w: &Matrix<'_>, place: (usize, usize), tile: &mut Tile) {
+        let mut codes = [[0u8; BLOCK]; LANES];
+        let low = w.bits(PlaneKind::Nibbles, place.0, place.1);
+        let (low, _) = low.unwrap_or_default().as_chunks::<16>();
+        for (pair, low) in codes.chunks_exact_mut(2).zip(low) {
+            for element in 0..BLOCK {
+                pair[0][element] = low[element] & 15;
+                pair[1][element] = low[element] >> 4;
             }
         }
+        let kind = if HIGH == 1 {
+            PlaneKind::Bit4
+        } else {
+            PlaneKind::Bits45
+        };
+        if HIGH > 0 {
+            let high = w.bits(kind, place.0, place.1).unwrap_or_default();
+            let (high, _) = high.as_chunks::<4>();
+            // A word serves 32 elements at one bit each, or 16 at two.
+            for (lane, codes) in codes.iter_mut().enumerate().take(place.1 / BLOCK) {
+                let (word, from) = if HIGH == 1 {
+                    (high[lane / 2], lane % 2 * 4)
+                } else {
+                    (high[lane], 0)
+                };
+                for (element, code) in codes.iter_mut().enumerate() {
+                    let bits = word[element % 4] >> (HIGH * (element / 4 + from));
+                    *code |= (bits & ((1 << HIGH) - 1)) << 4;
+                }
+            }
+        }
+        weights(w, self.0, place, &codes, tile);
     }
-    weights(w, blocks, place, &codes, tile);
 }

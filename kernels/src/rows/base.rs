@@ -51,7 +51,7 @@ macro_rules! embed_blocks {
             grid: Grid::Elements {
                 count: "e",
                 per_block: 4096,
-    },
+            },
             lds_bytes: 0,
             needs: &[
                 Need::Positive("e"),
@@ -59,7 +59,7 @@ macro_rules! embed_blocks {
                 Need::Positive("rows"),
             ],
             effects: {
-                const REST: &[Effect] = &[word!(Read Token), bytes!(Write "out", [], [4 * E])];
+        const REST: &[Effect] = &[word!(Read Token), bytes!(Write "out", [], [4 * E])];
                 const N: usize = planes(Dtype::$dtype) + REST.len();
                 const ALL: [Effect; N] = weight_rows(
                     Dtype::$dtype,

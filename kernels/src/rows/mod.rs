@@ -5,13 +5,14 @@
 mod terms;
 mod attention;
 mod base;
+mod cache;
 mod gemv;
 mod moe;
 mod recurrent;
 
 use crate::KernelRow;
 
-static FAMILIES: [&[KernelRow]; 24] = [
+static FAMILIES: [&[KernelRow]; 25] = [
     &base::ROWS,
     &base::TABLES,
     &gemv::PLAIN,
@@ -28,6 +29,7 @@ static FAMILIES: [&[KernelRow]; 24] = [
     &gemv::FOUR,
     &gemv::THREE_BIAS,
     &attention::ROWS,
+    &cache::ROWS,
     &recurrent::ROWS,
     &moe::ROWS,
     &moe::GEMV,

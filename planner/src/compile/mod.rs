@@ -12,7 +12,9 @@ use crate::lowering::{self, LowerError, Lowered};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
-use crate::plan::{Activations, Digest, Eligibility, Model, ModelFile, Options, Plan};
+use crate::plan::{
+    Activations, Digest, Eligibility, Model, ModelFile, Options, Plan, RefusalReason, Step,
+};
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
 use refrain_kernels::{Dtype, Target, WAVE_LANES};
@@ -27,7 +29,7 @@ pub const DEFAULT_RING_ENTRIES: u32 = 64;
 pub struct CompileOptions {
     /// Tokens of context; `None` takes the model's longest, at most [`DEFAULT_CONTEXT`].
     pub context: Option<u32>,
-    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache.
+    /// Element type of the KV cache: `F32` is the exact mode, `F16` halves the cache, `Q8_0` takes 17/64.
     pub kv_dtype: Dtype,
     /// Positions of the plan are below this; `None` for the whole context.
     pub bucket: Option<u32>,
@@ -309,6 +311,7 @@ impl<'a> Prepared<'a> {
         })?;
         let schedule = schedule::build(&steps, self.target);
         let memory = Memory::of(self.target, &buffers, &kernels, &steps, &schedule);
+        let eligibility = eligibility(&steps);
         Ok(Plan {
             producer: concat!("refrain ", env!("CARGO_PKG_VERSION")).to_owned(),
             model: Model {
@@ -325,8 +328,7 @@ impl<'a> Prepared<'a> {
             kernels,
             steps,
             schedule,
-            // Every step that lowering knows is a launch, and no kernel takes a by-value position.
-            eligibility: Eligibility::Whole,
+            eligibility,
             memory,
         })
     }
@@ -362,6 +364,34 @@ impl<'a> Prepared<'a> {
         let attention = (0..g.layers).filter(keeps_rows).count();
         row_bytes.saturating_mul(2).saturating_mul(attention as u64)
     }
+}
+
+/// Code of the refusal to retain steps of the host in one tape.
+pub const HOST_STEPS: u16 = 28;
+/// Names of steps that a refusal gives.
+const NAMED: usize = 3;
+
+/// No kernel takes a by-value position, so that only steps of the host stand against one tape.
+fn eligibility(steps: &[Step]) -> Eligibility {
+    let barriers = || (0..).zip(steps).filter(|(_, step)| step.body.is_barrier());
+    let Some((first, _)) = barriers().next() else {
+        return Eligibility::Whole;
+    };
+    let names: Vec<&str> = barriers()
+        .take(NAMED)
+        .map(|(_, step)| step.name.as_str())
+        .collect();
+    let count = barriers().count();
+    let more = if count > NAMED { ", …" } else { "" };
+    let detail = format!(
+        "{count} steps are the host's ({}{more}) and cannot be in a tape: use --retain segments",
+        names.join(", ")
+    );
+    Eligibility::Segments(vec![RefusalReason {
+        code: HOST_STEPS,
+        step: Some(first),
+        detail,
+    }])
 }
 
 fn target(machine: &Machine) -> Result<Target, PlanError> {

@@ -26,7 +26,7 @@ use crate::plan::{Digest, Plan};
 /// First bytes of every plan file.
 pub const MAGIC: [u8; 8] = *b"REFRPLAN";
 /// Format version written by this build; it reads every minor of the same major.
-pub const FORMAT: (u16, u16) = (3, 0);
+pub const FORMAT: (u16, u16) = (4, 0);
 /// Alignment of sections, and bytes of the header and of a table row.
 const UNIT: usize = 64;
 /// Offset of the file digest in the header.

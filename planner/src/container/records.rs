@@ -9,9 +9,10 @@ use super::{RawSection, tag_text};
 use crate::machine::{Feature, Host, Link, LinkKind, Machine};
 use crate::memory::Memory;
 use crate::plan::{
-    Activations, Arg, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry,
-    Hazard, Invalidate, Kernel, Launch, Model, ModelFile, Options, Plan, RefusalReason, Region,
-    Schedule, Step, StepBody, Tensor, Wait,
+    Activations, Arg, At, Buffer, BufferKind, Digest, Edge, Eligibility, Exec, Extent, Geometry,
+    Hazard, HostAdd, HostGemv, HostStep, HostWhy, Invalidate, Kernel, Launch, Model, ModelFile,
+    Options, Plan, RefusalReason, Region, Schedule, Share, SplitStep, Step, StepBody, Tensor,
+    Transfer, Wait,
 };
 use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
@@ -97,7 +98,8 @@ record!(Options {
     activations: Activations
 });
 choice!(Activations { 1 => Exact, 2 => Int8 });
-choice!(Exec { 1 => Pcie });
+choice!(Share { 1 => Auto, 2 => Pinned { millionths: u32 } });
+choice!(Exec { 1 => Pcie, 2 => Cpu, 3 => Passback { share: Share } });
 choice!(BufferKind {
     1 => Weights,
     2 => Constant,
@@ -108,6 +110,7 @@ choice!(BufferKind {
     7 => TokenRing,
     8 => State,
     9 => SpilledWeights,
+    10 => HandOff,
 });
 record!(Memory {
     device: u64,
@@ -150,7 +153,35 @@ record!(Launch {
     reads: Vec<Region>,
     writes: Vec<Region>,
 });
-choice!(StepBody { 1 => Launch(Launch) });
+record!(At {
+    buffer: u32,
+    offset: u64
+});
+record!(Transfer {
+    from: At,
+    to: At,
+    bytes: u64
+});
+choice!(HostAdd { 1 => Nothing, 2 => Rows(At) });
+choice!(HostWhy { 1 => Asked, 2 => Shared, 3 => TooSmall });
+record!(HostGemv {
+    tensor: u32,
+    first: u32,
+    end: u32,
+    x: At,
+    add: HostAdd,
+    y: At,
+    why: HostWhy,
+});
+record!(HostStep {
+    down: Vec<Transfer>,
+    parts: Vec<HostGemv>,
+    up: Vec<Transfer>,
+    reads: Vec<Region>,
+    writes: Vec<Region>,
+});
+record!(SplitStep { launches: Vec<Launch>, host: HostStep });
+choice!(StepBody { 1 => Launch(Launch), 2 => Cpu(HostStep), 3 => Split(SplitStep) });
 record!(Step { name: String, layer: Option<u32>, body: StepBody });
 choice!(Hazard { 1 => Raw, 2 => War, 3 => Waw });
 record!(Edge {
@@ -167,7 +198,11 @@ record!(Wait {
 });
 record!(Schedule { edges: Vec<Edge>, waits: Vec<Wait> });
 record!(RefusalReason { code: u16, step: Option<u32>, detail: String });
-choice!(Eligibility { 1 => Whole, 2 => Refused(Vec<RefusalReason>) });
+choice!(Eligibility {
+    1 => Whole,
+    2 => Refused(Vec<RefusalReason>),
+    3 => Segments(Vec<RefusalReason>),
+});
 
 /// Model facts without the tensor table, which is a section of its own.
 struct ModelHead {

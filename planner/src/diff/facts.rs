@@ -2,7 +2,8 @@
 
 use crate::identity::{Layer, hex};
 use crate::plan::{
-    Arg, BufferKind, Eligibility, Extent, Geometry, Launch, Plan, Region, StepBody, StepId,
+    Arg, At, BufferKind, Eligibility, Extent, Geometry, HostStep, Launch, Plan, Region, StepBody,
+    StepId,
 };
 use refrain_kernels::{ArgKind, find};
 
@@ -122,8 +123,49 @@ fn structure(plan: &Plan, facts: &mut Facts) {
     for (id, step) in plan.steps.iter().enumerate() {
         facts.at_step(plan, id as StepId);
         named!(step, facts; name, layer);
-        let StepBody::Launch(launch) = &step.body;
-        launched(plan, launch, facts);
+        facts.add("kind", step.body.name());
+        if let Some(host) = step.body.host() {
+            hosted(plan, host, facts);
+        }
+        if let StepBody::Split(split) = &step.body {
+            facts.add("launches", split.launches.len());
+        }
+        for launch in step.body.launches() {
+            launched(plan, launch, facts);
+        }
+    }
+}
+
+fn hosted(plan: &Plan, host: &HostStep, facts: &mut Facts) {
+    let place = |at: At| format!("{}+{}", numbered(plan, at.buffer), at.offset);
+    for (verb, list) in [("copy down", &host.down), ("copy up", &host.up)] {
+        for (index, row) in list.iter().enumerate() {
+            let (from, to) = (place(row.from), place(row.to));
+            let value = format!("{from} to {to}, {} bytes", row.bytes);
+            facts.add(&format!("{verb} {index}"), value);
+        }
+    }
+    for (index, part) in host.parts.iter().enumerate() {
+        let tensor = plan.model.tensors.get(part.tensor as usize);
+        let tensor = tensor.map_or("?", |tensor| tensor.name.as_str());
+        let (x, y) = (place(part.x), place(part.y));
+        let value = format!(
+            "{tensor} rows {}..{}, {x} to {y}, plus {:?}, {}",
+            part.first,
+            part.end,
+            part.add,
+            part.why.name()
+        );
+        facts.add(&format!("product {index}"), value);
+    }
+    regions(plan, &host.reads, &host.writes, facts);
+}
+
+fn regions(plan: &Plan, reads: &[Region], writes: &[Region], facts: &mut Facts) {
+    for (verb, regions) in [("reads", reads), ("writes", writes)] {
+        for (index, region) in regions.iter().enumerate() {
+            facts.add(&format!("{verb} {index}"), region_text(plan, region));
+        }
     }
 }
 
@@ -148,11 +190,7 @@ fn launched(plan: &Plan, launch: &Launch, facts: &mut Facts) {
         };
         facts.add(&name, value);
     }
-    for (verb, regions) in [("reads", &launch.reads), ("writes", &launch.writes)] {
-        for (index, region) in regions.iter().enumerate() {
-            facts.add(&format!("{verb} {index}"), region_text(plan, region));
-        }
-    }
+    regions(plan, &launch.reads, &launch.writes, facts);
 }
 
 fn region_text(plan: &Plan, region: &Region) -> String {
@@ -198,8 +236,12 @@ fn schedule(plan: &Plan, facts: &mut Facts) {
     facts.at("eligibility".to_owned());
     match &plan.eligibility {
         Eligibility::Whole => facts.add("retained", "the whole token"),
-        Eligibility::Refused(reasons) => {
-            facts.add("retained", "refused");
+        Eligibility::Segments(reasons) | Eligibility::Refused(reasons) => {
+            let retained = match plan.eligibility {
+                Eligibility::Segments(_) => "segments",
+                _ => "refused",
+            };
+            facts.add("retained", retained);
             for reason in reasons {
                 let value = format!("{:?}: {}", reason.step, reason.detail);
                 facts.add(&format!("RF{:03}", reason.code), value);

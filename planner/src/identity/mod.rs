@@ -192,8 +192,14 @@ fn structure_bytes(plan: &Plan) -> Vec<u8> {
     for step in &plan.steps {
         step.name.put(&mut out);
         step.layer.put(&mut out);
-        let StepBody::Launch(launch) = &step.body;
-        launch.put(&mut out);
+        match &step.body {
+            StepBody::Launch(launch) => launch.put(&mut out),
+            barrier => {
+                // No launch begins so: its kernel's number is far below.
+                u32::MAX.put(&mut out);
+                barrier.put(&mut out);
+            }
+        }
     }
     out
 }

@@ -3,8 +3,8 @@
 
 use super::{clean, eligibility, kind_name, tier_name};
 use crate::container::CheckedPlan;
-use crate::memory::{Granules, TYPES, bound, traffic};
-use crate::plan::{Buffer, BufferKind, Hazard, Invalidate, Plan, StepBody, Tier};
+use crate::memory::{Granules, LayerBytes, TYPES, bound, by_layer, traffic};
+use crate::plan::{Buffer, BufferKind, Hazard, HostWhy, Invalidate, Piece, Plan, Tier};
 use refrain_kernels::Target;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -23,6 +23,7 @@ fn write_all(out: &mut String, plan: &CheckedPlan) -> fmt::Result {
     memory(out, plan)?;
     launches(out, plan)?;
     waits(out, plan)?;
+    host_steps(out, plan)?;
     eligibility(out, plan)?;
     speed(out, plan)
 }
@@ -40,7 +41,7 @@ fn placement(out: &mut String, plan: &Plan) -> fmt::Result {
             out,
             ", matrices of the first {} in host memory, executed by {}",
             layers.saturating_sub(options.gpu_layers),
-            exec.name()
+            exec
         ),
     }
 }
@@ -78,6 +79,7 @@ fn memory(out: &mut String, plan: &Plan) -> fmt::Result {
         memory.kv, memory.spilled, memory.kernarg, memory.ib
     )?;
     owners(out, plan)?;
+    by_layers(out, plan)?;
     writeln!(
         out,
         "\ntypes     where, what the host does, what the GPU does"
@@ -140,21 +142,45 @@ fn owners(out: &mut String, plan: &Plan) -> fmt::Result {
     }
 }
 
+/// Bytes of each layer by tier, layers of the same sizes in one line.
+fn by_layers(out: &mut String, plan: &Plan) -> fmt::Result {
+    writeln!(
+        out,
+        "\nby layer  device and pinned bytes of each, requested"
+    )?;
+    let rows = by_layer(plan);
+    let same = |a: &LayerBytes, b: &LayerBytes| {
+        a.layer.is_some() && (a.device, a.pinned) == (b.device, b.pinned)
+    };
+    for run in rows.chunk_by(same) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            continue;
+        };
+        let name = match (first.layer, last.layer) {
+            (Some(a), Some(b)) if a != b => format!("{a} to {b}"),
+            (Some(a), _) => a.to_string(),
+            _ => "shared".to_owned(),
+        };
+        let LayerBytes { device, pinned, .. } = first;
+        writeln!(out, "  {name:<9} {device:>14} {pinned:>14} bytes")?;
+    }
+    Ok(())
+}
+
 fn launches(out: &mut String, plan: &Plan) -> fmt::Result {
     let layers = plan
         .steps
         .iter()
         .filter(|step| step.layer.is_some())
         .count();
-    let steps = plan.steps.len();
+    let (all, steps) = (plan.launches().count(), plan.steps.len());
     writeln!(
         out,
-        "\nlaunches  {steps}: {layers} in layers, {} outside",
+        "\nlaunches  {all}; steps {steps}: {layers} in layers, {} outside",
         steps - layers
     )?;
     let mut kernels: BTreeMap<&str, usize> = BTreeMap::new();
-    for step in &plan.steps {
-        let StepBody::Launch(launch) = &step.body;
+    for (_, launch) in plan.launches() {
         if let Some(kernel) = plan.kernels.get(launch.kernel as usize) {
             *kernels.entry(&kernel.symbol).or_default() += 1;
         }
@@ -180,9 +206,10 @@ fn waits(out: &mut String, plan: &Plan) -> fmt::Result {
     };
     writeln!(
         out,
-        "\nbarriers  {} waits, {} with an invalidation; steps on the host 0",
+        "\nbarriers  {} waits, {} with an invalidation; steps on the host {}",
         schedule.waits.len(),
-        invalidate(Invalidate::Agent)
+        invalidate(Invalidate::Agent),
+        plan.barriers().count()
     )?;
     writeln!(
         out,
@@ -191,6 +218,39 @@ fn waits(out: &mut String, plan: &Plan) -> fmt::Result {
         because(Hazard::War),
         because(Hazard::Waw)
     )
+}
+
+/// Steps of the host: how many of each kind, what they compute and copy, and why.
+fn host_steps(out: &mut String, plan: &Plan) -> fmt::Result {
+    let steps: Vec<_> = plan.barriers().map(|(_, step)| step).collect();
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let split = steps.iter().filter(|step| !step.body.launches().is_empty());
+    let segments = plan.pieces().into_iter();
+    let segments = segments.filter(|piece| matches!(piece, Piece::Segment(_)));
+    let hosts = || steps.iter().filter_map(|step| step.body.host());
+    let copied: u64 = hosts().map(|host| host.transfer_bytes()).sum();
+    let rows: u64 = hosts().map(|host| host.rows()).sum();
+    let split = split.count();
+    writeln!(
+        out,
+        "\nhost      {} cpu steps, {split} split steps, {} segments of launches between them",
+        steps.len() - split,
+        segments.count()
+    )?;
+    writeln!(
+        out,
+        "  {rows} rows, {} weight bytes, {copied} bytes copied per token",
+        traffic(plan, 0).host_weights
+    )?;
+    write!(out, "  matrices")?;
+    for why in HostWhy::ALL {
+        let parts = hosts().flat_map(|host| &host.parts);
+        let count = parts.filter(|part| part.why == why).count();
+        write!(out, " {} {count}", why.name())?;
+    }
+    writeln!(out)
 }
 
 fn speed(out: &mut String, plan: &Plan) -> fmt::Result {
@@ -204,6 +264,10 @@ fn speed(out: &mut String, plan: &Plan) -> fmt::Result {
             "  at position {position}: device weights {}, KV and state {}, over the link {}",
             bytes.device_weights, bytes.device_state, bytes.link
         )?;
+        if bytes.host_weights > 0 {
+            let (copied, host) = (bytes.copied, bytes.host_weights);
+            write!(out, ", copied {copied}, by the host {host}")?;
+        }
         match bound(plan, machine, position) {
             Some(bound) => writeln!(out, "; {:.1} tokens/s", bound.tokens_per_s)?,
             None => writeln!(out)?,

@@ -9,8 +9,8 @@ pub use explain::explain;
 use crate::container::CheckedPlan;
 use crate::identity::{Layer, hex};
 use crate::plan::{
-    Arg, Buffer, BufferKind, Eligibility, Extent, Hazard, Invalidate, Launch, Plan, Region, Step,
-    StepBody, Tier, Wait,
+    Arg, At, Buffer, BufferKind, Eligibility, Extent, Hazard, HostAdd, HostGemv, HostStep,
+    Invalidate, Launch, Plan, Region, Step, Tier, Transfer, Wait,
 };
 use refrain_kernels::{WORDS, Writer, find};
 use std::borrow::Cow;
@@ -114,6 +114,7 @@ const fn kind_name(kind: BufferKind) -> &'static str {
         BufferKind::Control => "control",
         BufferKind::Prompt => "prompt",
         BufferKind::TokenRing => "ring",
+        BufferKind::HandOff => "handoff",
     }
 }
 
@@ -165,8 +166,7 @@ fn tensors(out: &mut String, plan: &Plan) -> fmt::Result {
 fn kernels(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(out, "\nkernels   {}", plan.kernels.len())?;
     let mut launches = vec![0usize; plan.kernels.len()];
-    for step in &plan.steps {
-        let StepBody::Launch(launch) = &step.body;
+    for (_, launch) in plan.launches() {
         if let Some(count) = launches.get_mut(launch.kernel as usize) {
             *count += 1;
         }
@@ -202,9 +202,46 @@ fn launches(out: &mut String, plan: &Plan) -> fmt::Result {
             let why = because(plan, wait);
             writeln!(out, "       wait{invalidate}: {why}")?;
         }
-        launch(out, plan, id, step)?;
+        if let Some(host) = step.body.host() {
+            host_step(out, plan, id, step, host)?;
+        }
+        for part in step.body.launches() {
+            launch(out, plan, id, step, part)?;
+        }
     }
     Ok(())
+}
+
+/// A step of the host: its copies and products. The launches of a split step follow.
+fn host_step(
+    out: &mut String,
+    plan: &Plan,
+    id: usize,
+    step: &Step,
+    host: &HostStep,
+) -> fmt::Result {
+    let kind = step.body.name();
+    writeln!(out, "  {id:>4} {:<20} {kind}, a barrier", clean(&step.name))?;
+    let place = |at: At| format!("{}+{}", name(plan, at.buffer), at.offset);
+    let transfers = |out: &mut String, list: &[Transfer]| {
+        list.iter().try_for_each(|row| {
+            let (from, to) = (place(row.from), place(row.to));
+            writeln!(out, "       copy {from} to {to}, {} bytes", row.bytes)
+        })
+    };
+    transfers(out, &host.down)?;
+    for part in &host.parts {
+        let tensor = plan.model.tensors.get(part.tensor as usize);
+        let tensor = tensor.map_or(Cow::Borrowed("?"), |tensor| clean(&tensor.name));
+        let HostGemv { first, end, .. } = part;
+        let (x, y) = (place(part.x), place(part.y));
+        write!(out, "       rows {first}..{end} of {tensor} times {x}")?;
+        if let HostAdd::Rows(at) = part.add {
+            write!(out, " plus {}", place(at))?;
+        }
+        writeln!(out, " to {y} ({})", part.why.name())?;
+    }
+    transfers(out, &host.up)
 }
 
 /// The edge behind a wait, in words.
@@ -225,14 +262,14 @@ fn because(plan: &Plan, wait: &Wait) -> String {
     format!("{to} {hazard} {from} left in {}", name(plan, edge.buffer))
 }
 
-fn launch(out: &mut String, plan: &Plan, id: usize, step: &Step) -> fmt::Result {
-    let StepBody::Launch(Launch {
+fn launch(out: &mut String, plan: &Plan, id: usize, step: &Step, launch: &Launch) -> fmt::Result {
+    let Launch {
         kernel,
         grid,
         args,
         reads,
         writes,
-    }) = &step.body;
+    } = launch;
     let symbol = plan
         .kernels
         .get(*kernel as usize)
@@ -333,8 +370,14 @@ fn words(out: &mut String) -> fmt::Result {
 fn eligibility(out: &mut String, plan: &Plan) -> fmt::Result {
     match &plan.eligibility {
         Eligibility::Whole => writeln!(out, "\neligible  the whole token may be retained"),
-        Eligibility::Refused(reasons) => {
-            writeln!(out, "\nrefused   {} reasons", reasons.len())?;
+        Eligibility::Segments(reasons) | Eligibility::Refused(reasons) => {
+            let count = reasons.len();
+            if matches!(plan.eligibility, Eligibility::Segments(_)) {
+                let what = "what lies between steps of the host may be retained";
+                writeln!(out, "\neligible  {what}; against the whole token: {count}")?;
+            } else {
+                writeln!(out, "\nrefused   {count} reasons")?;
+            }
             for reason in reasons {
                 let step = reason.step.and_then(|step| plan.steps.get(step as usize));
                 let step = step.map_or(Cow::Borrowed("plan"), |step| clean(&step.name));

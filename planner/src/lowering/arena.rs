@@ -4,7 +4,7 @@
 //! at the same time, and between two levels there is a wait anyway. So memory that is reused one
 //! level later adds edges but never a wait.
 
-use crate::plan::{Arg, BufferId, Region, Step, StepBody};
+use crate::plan::{Arg, BufferId, Region, Step};
 use std::collections::BTreeMap;
 
 /// One vector to place.
@@ -34,15 +34,25 @@ pub(super) fn place(
         }
     };
     for step in steps {
-        let StepBody::Launch(launch) = &mut step.body;
-        for arg in &mut launch.args {
-            if let Arg::Region { buffer, offset } = arg {
+        for launch in step.body.launches_mut() {
+            for arg in &mut launch.args {
+                if let Arg::Region { buffer, offset } = arg {
+                    moved(buffer, offset);
+                }
+            }
+            for region in launch.reads.iter_mut().chain(&mut launch.writes) {
+                let Region { buffer, offset, .. } = region;
                 moved(buffer, offset);
             }
         }
-        for region in launch.reads.iter_mut().chain(&mut launch.writes) {
-            let Region { buffer, offset, .. } = region;
-            moved(buffer, offset);
+        if let Some(host) = step.body.host_mut() {
+            for at in host.places_mut() {
+                moved(&mut at.buffer, &mut at.offset);
+            }
+            for region in host.reads.iter_mut().chain(&mut host.writes) {
+                let Region { buffer, offset, .. } = region;
+                moved(buffer, offset);
+            }
         }
     }
     bytes
@@ -53,11 +63,7 @@ fn lifetimes(steps: &[Step], levels: &[u32], values: BufferId, sizes: &[u64]) ->
     let mut spans: BTreeMap<BufferId, (u32, u32)> = BTreeMap::new();
     for (step, level) in steps.iter().zip(levels) {
         let (reads, writes) = step.effects();
-        for region in reads
-            .iter()
-            .chain(writes)
-            .filter(|region| region.buffer >= values)
-        {
+        for region in reads.chain(writes).filter(|region| region.buffer >= values) {
             let span = spans.entry(region.buffer).or_insert((*level, *level));
             *span = (span.0.min(*level), span.1.max(*level));
         }

@@ -30,6 +30,19 @@ pub enum LowerError {
         /// Operation.
         op: String,
     },
+    /// A step of the host on a matrix whose activation is not plain f32.
+    #[error(
+        "{step}: the host multiplies f32 vectors as they are, {dtype} wants this one {form}: \
+         use --activations exact, --exec pcie, or weights of another type"
+    )]
+    HostForm {
+        /// Step.
+        step: String,
+        /// Type of the matrix.
+        dtype: refrain_kernels::Dtype,
+        /// Form that the matrix asks for.
+        form: &'static str,
+    },
     /// A fusion that does not exist.
     #[error("there is no fusion {found} to switch off; there are {known}")]
     UnknownFusion {

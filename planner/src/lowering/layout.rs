@@ -1,7 +1,8 @@
 //! Buffers of a plan: which exist, how large they are, and where each weight lies.
 //!
 //! Weights lie in few owners: one per tier for so many layers as `memory::GRANULES` says and one for
-//! embedding, head and final norm, because an allocation costs its granularity. Scratch is sized by `arena` once the steps are ordered.
+//! embedding, head and final norm, because an allocation costs its granularity. Scratch is sized by
+//! `arena` once the steps are ordered, the hand-off buffer by the largest host step.
 
 use super::{Input, LowerError};
 use crate::arch::{Bound, Dim, State};
@@ -27,6 +28,8 @@ pub struct BufferIds {
     pub rope: BufferId,
     /// Activations.
     pub scratch: BufferId,
+    /// Activations of host steps; `None` where the host does nothing.
+    pub hand_off: Option<BufferId>,
     /// What each layer keeps from token to token, in the order of its declaration; keys come before
     /// values.
     pub state: Vec<Vec<BufferId>>,
@@ -71,6 +74,10 @@ pub(super) fn layout(input: &Input<'_>) -> Result<Layout, LowerError> {
         }
         state.push(buffers.add_state(bound, options, layer)?);
     }
+    // Last, so that it can be taken away again where no step uses it.
+    let hand_off = input
+        .on_host()
+        .then(|| buffers.add("handoff", BufferKind::HandOff, 0));
     let mut tensors = weights.placed;
     // Steps index tensors by their position in `bound.weights`; upload order is free.
     tensors.sort_by_key(|(index, _)| *index);
@@ -81,6 +88,7 @@ pub(super) fn layout(input: &Input<'_>) -> Result<Layout, LowerError> {
         ring,
         rope: table,
         scratch,
+        hand_off,
         state,
     };
     Ok(Layout {

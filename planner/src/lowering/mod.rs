@@ -9,6 +9,7 @@ mod arena;
 mod effects;
 mod error;
 mod forms;
+mod host;
 mod layout;
 mod rope;
 mod row;
@@ -24,7 +25,8 @@ pub use select::fusions;
 use crate::arch::Bound;
 use crate::graph::{Graph, Value};
 use crate::plan::{
-    Buffer, BufferId, Digest, Kernel, KernelId, Launch, Options, Step, StepBody, Tensor,
+    Buffer, BufferId, BufferKind, Digest, Exec, HostStep, Kernel, KernelId, Launch, Options,
+    SplitStep, Step, StepBody, Tensor,
 };
 use crate::schedule;
 use refrain_kernels::{Dtype, KernelRow, Target, code_object};
@@ -71,6 +73,12 @@ pub struct Input<'a> {
 const POSITIONS_PER_PASS: u32 = 256;
 
 impl Input<'_> {
+    /// Whether the host may have rows of spilled matrices to multiply.
+    fn on_host(&self) -> bool {
+        let rows = |exec: Exec| exec.gpu_rows(u32::MAX) < u32::MAX;
+        self.options.exec.is_some_and(rows)
+    }
+
     /// Parts that attention splits the context into: as many as give every compute unit a group, but
     /// none that has less than one pass to do at the bucket's end. A power of two, as the kernels ask.
     fn splits(&self) -> u32 {
@@ -101,6 +109,7 @@ pub fn lower(input: &Input<'_>) -> Result<Lowered, LowerError> {
         target: input.target,
         rope: input.graph.rope,
         splits: input.splits(),
+        spilled: input.spilled,
         no_fuse: input.no_fuse,
     };
     let ranges = WordRanges::of(&bound.geometry, options);
@@ -119,8 +128,17 @@ pub fn lower(input: &Input<'_>) -> Result<Lowered, LowerError> {
         })?;
     check_capacity(&steps, first_value, &values, &sizes)?;
     let align = u64::from(ALIGN);
+    if let Some(hand_off) = ids.hand_off {
+        buffers[hand_off as usize].bytes = host::hand_off_bytes(&steps, hand_off);
+    }
     buffers[ids.scratch as usize].bytes =
         arena::place(&mut steps, &levels, first_value, &sizes, ids.scratch, align);
+    if buffers
+        .last()
+        .is_some_and(|last| last.kind == BufferKind::HandOff && last.bytes == 0)
+    {
+        buffers.pop();
+    }
     Ok(Lowered {
         buffers,
         tensors,
@@ -139,7 +157,6 @@ fn check_capacity(
     for step in steps {
         let (reads, writes) = step.effects();
         for region in reads
-            .iter()
             .chain(writes)
             .filter(|region| region.buffer >= first_value)
         {
@@ -170,7 +187,8 @@ fn launches(
 ) -> Result<(Vec<Step>, Vec<Kernel>), LowerError> {
     let rows: BTreeMap<&str, &KernelRow> = selected
         .iter()
-        .map(|launch| (launch.row.symbol, launch.row))
+        .flat_map(|step| &step.calls)
+        .map(|call| (call.row.symbol, call.row))
         .collect();
     let position: BTreeMap<&str, KernelId> = rows
         .keys()
@@ -185,35 +203,49 @@ fn launches(
         let select::Selected {
             name,
             layer,
-            row,
-            args,
+            calls,
+            host,
         } = selected;
-        let shape = |source| LowerError::Shape {
+        let launch = |call: select::Call| {
+            let select::Call { row, args } = call;
+            let shape = |source| LowerError::Shape {
+                step: name.clone(),
+                source,
+            };
+            let effects = declare(row, &args, ranges, tables.ids.control).map_err(shape)?;
+            let (reads, writes) = effects.regions();
+            let groups = row.blocks(&immediates(&args)).map_err(shape)?;
+            let kernel = position.get(row.symbol).copied().unwrap_or_default();
+            Ok(Launch {
+                kernel,
+                grid: [groups, 1, 1],
+                args,
+                reads,
+                writes,
+            })
+        };
+        let launches = calls.into_iter().map(launch);
+        let launches = launches.collect::<Result<Vec<_>, LowerError>>()?;
+        let body = body(launches, host).ok_or_else(|| LowerError::NoRow {
             step: name.clone(),
-            source,
-        };
-        let effects = declare(row, &args, ranges, tables.ids.control).map_err(shape)?;
-        let (reads, writes) = effects.regions();
-        let groups = row.blocks(&immediates(&args)).map_err(shape)?;
-        let kernel = position.get(row.symbol).copied().unwrap_or_default();
-        let launch = Launch {
-            kernel,
-            grid: [groups, 1, 1],
-            args,
-            reads,
-            writes,
-        };
-        Ok(Step {
-            name,
-            layer,
-            body: StepBody::Launch(launch),
-        })
+            op: "a step without launches and products".to_owned(),
+        })?;
+        Ok(Step { name, layer, body })
     };
     let steps = selected
         .into_iter()
         .map(step)
         .collect::<Result<Vec<_>, LowerError>>()?;
     Ok((steps, kernels))
+}
+
+/// A launch, a step of the host, or both at once; `None` of nothing.
+fn body(mut launches: Vec<Launch>, host: Option<HostStep>) -> Option<StepBody> {
+    match host {
+        Some(host) if launches.is_empty() => Some(StepBody::Cpu(host)),
+        Some(host) => Some(StepBody::Split(SplitStep { launches, host })),
+        None => launches.pop().map(StepBody::Launch),
+    }
 }
 
 /// The plan's record of a catalog row on a target.

@@ -30,6 +30,8 @@ pub enum Source {
     Size(Dim),
     /// A number.
     Number(u32),
+    /// Rows of the cache.
+    Context,
     /// Parts that the context is split into.
     Splits,
     /// The control block.

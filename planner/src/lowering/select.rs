@@ -6,12 +6,13 @@
 use super::LowerError;
 use super::effects::immediates;
 use super::forms::{Form, Forms, Int8, activation};
+use super::host;
 use super::layout::BufferIds;
 use super::row::{On, Part, Row, Source, When};
 use super::table::{FUSED, PLAIN};
 use crate::arch::RopeStyle;
 use crate::graph::{Graph, Node, Value, ValueId};
-use crate::plan::{Arg, BufferId, Geometry, Options, Tensor};
+use crate::plan::{Arg, BufferId, Geometry, HostStep, Options, Tensor};
 use refrain_kernels::{ArgKind, Dtype, Habit, KernelRow, Target, catalog, code_object, find_form};
 
 /// Tables that arguments point into.
@@ -28,15 +29,23 @@ pub(super) struct Tables<'a> {
     pub splits: u32,
     /// Fusions that are switched off.
     pub no_fuse: &'a [String],
+    /// Whether each of the tensors is spilled.
+    pub spilled: &'a [bool],
 }
 
 /// One launch to be.
-pub(super) struct Selected {
-    pub name: String,
-    pub layer: Option<u32>,
+pub(super) struct Call {
     pub row: &'static KernelRow,
     /// Arguments in the kernel's order.
     pub args: Vec<Arg>,
+}
+
+/// One step to be: a launch, or a step of the host with the launches beside it.
+pub(super) struct Selected {
+    pub name: String,
+    pub layer: Option<u32>,
+    pub calls: Vec<Call>,
+    pub host: Option<HostStep>,
 }
 
 /// Names of all fusions, in the order in which they are tried.
@@ -44,8 +53,8 @@ pub fn fusions() -> impl Iterator<Item = &'static str> {
     FUSED.iter().map(|row| row.name)
 }
 
-/// Launches for a run of operations between which no barrier lies, and the values they use: those of
-/// the graph, then what fusions added.
+/// Steps for all operations, and the values they use: those of the graph, then what fusions added. No
+/// fusion takes an operation of the host.
 pub(super) fn select(
     tables: &Tables<'_>,
     graph: &Graph,
@@ -87,7 +96,19 @@ fn last_reads(graph: &Graph) -> Vec<Option<usize>> {
     last
 }
 
-struct Selection<'a> {
+fn plain_row(node: &Node) -> Result<&'static Row, LowerError> {
+    let row = PLAIN.iter().find(|row| row.ops == [node.op]);
+    row.ok_or_else(|| no_row(node))
+}
+
+fn no_row(node: &Node) -> LowerError {
+    LowerError::NoRow {
+        step: node.name.clone(),
+        op: format!("{:?}", node.op),
+    }
+}
+
+pub(super) struct Selection<'a> {
     tables: &'a Tables<'a>,
     graph: &'a Graph,
     last_reads: Vec<Option<usize>>,
@@ -103,6 +124,12 @@ impl Selection<'_> {
     /// Adds the launches of the operations at `at`; how many operations those are.
     fn step(&mut self, at: usize) -> Result<usize, LowerError> {
         let rest = &self.graph.nodes[at..];
+        let hosted = host::run(self.tables, rest);
+        if hosted > 0 {
+            let step = host::step(self, &rest[..hosted])?;
+            self.launches.push(step);
+            return Ok(hosted);
+        }
         let wanted = self.wanted(at);
         let fused = FUSED.iter().find_map(|row| {
             let window = self.window(row, rest.get(..row.ops.len())?, wanted);
@@ -112,11 +139,7 @@ impl Selection<'_> {
             Some(found) => found,
             None => {
                 let node = &rest[0];
-                let row = PLAIN.iter().find(|row| row.ops == [node.op]);
-                let row = row.ok_or_else(|| LowerError::NoRow {
-                    step: node.name.clone(),
-                    op: format!("{:?}", node.op),
-                })?;
+                let row = plain_row(node)?;
                 self.window(row, &rest[..1], wanted).launches()?
             }
         };
@@ -134,6 +157,26 @@ impl Selection<'_> {
             self.current[old] = new;
         }
         Ok(laid.operations)
+    }
+
+    /// The plain launch of one operation.
+    pub(super) fn plain(&self, node: &Node) -> Result<Call, LowerError> {
+        let row = plain_row(node)?;
+        let laid = self
+            .window(row, std::slice::from_ref(node), Form::PLAIN)
+            .launches()?;
+        let mut launches = laid.launches.into_iter().flat_map(|step| step.calls);
+        launches.next().ok_or_else(|| no_row(node))
+    }
+
+    /// The value that stands for one of the graph's.
+    pub(super) fn value(&self, value: ValueId) -> BufferId {
+        let current = self.current.get(value).copied().unwrap_or(value);
+        self.tables.values + current as BufferId
+    }
+
+    pub(super) const fn tables(&self) -> &Tables<'_> {
+        self.tables
     }
 
     /// The int8 form in which a later operation wants what the operation at `at` writes.
@@ -157,7 +200,8 @@ impl Selection<'_> {
 
     /// Values that a launch writes.
     fn written(&self, launch: &Selected) -> impl Iterator<Item = ValueId> {
-        let args = launch.row.args.iter().zip(&launch.args);
+        let calls = launch.calls.iter();
+        let args = calls.flat_map(|call| call.row.args.iter().zip(&call.args));
         let values = self.tables.values;
         args.filter_map(move |(arg, given)| match (arg.kind, given) {
             (ArgKind::Pointer(access), Arg::Region { buffer, .. })
@@ -223,6 +267,10 @@ impl Window<'_> {
         let layer = self.nodes.first()?.layer;
         let applies = ops.eq(self.row.ops.iter().copied())
             && self.nodes.iter().all(|node| node.layer == layer)
+            && !self
+                .nodes
+                .iter()
+                .any(|node| host::divides(self.tables, node))
             && !self.tables.no_fuse.iter().any(|name| name == self.row.name)
             && match self.row.when {
                 When::Always => true,
@@ -396,8 +444,11 @@ impl Window<'_> {
         made.launches.push(Selected {
             name: step,
             layer: self.nodes.first().and_then(|node| node.layer),
-            row,
-            args: vec![region(x), region(holder), Arg::Imm(n)],
+            calls: vec![Call {
+                row,
+                args: vec![region(x), region(holder), Arg::Imm(n)],
+            }],
+            host: None,
         });
         Ok(holder)
     }
@@ -439,8 +490,8 @@ impl Window<'_> {
         Ok(Selected {
             name: self.step(part),
             layer: self.nodes.first().and_then(|node| node.layer),
-            row,
-            args,
+            calls: vec![Call { row, args }],
+            host: None,
         })
     }
 
@@ -588,6 +639,7 @@ impl Window<'_> {
             }
             Source::Size(dim) => Some(Arg::Imm(dim.of(g))),
             Source::Number(number) => Some(Arg::Imm(number)),
+            Source::Context => Some(Arg::Imm(self.tables.options.context)),
             Source::Splits => Some(Arg::Imm(self.tables.splits)),
             Source::Control => Some(Arg::WordAddr { offset: 0 }),
             Source::Prompt => region(ids.prompt),

@@ -7,8 +7,8 @@
 
 use super::row::On::{self, Cache, CacheAndHead, Nothing, StateHead, Wanted, Weights};
 use super::row::Source::{
-    self, Cols, Control, Eps, Fresh, In, Interleaved, Len, Number, Out, Prompt, Ring, Rotation,
-    Rows, Scale, Size, Splits, State, StateScale, Temp, Weight,
+    self, Cols, Context, Control, Eps, Fresh, In, Interleaved, Len, Number, Out, Prompt, Ring,
+    Rotation, Rows, Scale, Size, Splits, State, StateScale, Temp, Weight,
 };
 use super::row::{Part, Row, When};
 use crate::arch::Dim;
@@ -28,6 +28,9 @@ const CONTROL: Arg = ("control", Control);
 /// Keys come before values among what an attention layer keeps.
 const KCACHE: Arg = ("kcache", State(0));
 const VCACHE: Arg = ("vcache", State(1));
+/// What a cache of several planes takes more.
+const CTX: Arg = ("ctx", Context);
+const KV_DIM: Arg = ("kv_dim", Size(Dim::KeyValue));
 /// Columns come before the matrices among what a linear-attention layer keeps.
 const CONV_STATE: Arg = ("conv_state", State(0));
 const STATE: Arg = ("state", State(1));
@@ -103,11 +106,11 @@ pub static PLAIN: &[Row] = &[
     ]),
     plain!(KvWrite => KvWrite, Cache, [
         ("k", In(0, 0)), ("v", In(0, 1)), KCACHE, VCACHE, CONTROL,
-        ("kv_dim", Size(Dim::KeyValue)),
+        CTX, KV_DIM,
     ]),
     plain!(Attention => AttnDecode, CacheAndHead, [
         ("q", In(0, 0)), KCACHE, VCACHE, CONTROL, ("out", Out(0, 0)), HEADS, KV_HEADS,
-        ("scale", Scale),
+        CTX, KV_DIM, ("scale", Scale),
     ]),
     plain!(GateMul => SigmoidMul, Nothing, [
         ("x", In(0, 0)), ("gate", In(0, 1)), ("out", Out(0, 0)), ("n", Len(0, 0)),
@@ -231,7 +234,7 @@ pub static FUSED: &[Row] = &[
             ]),
             ("split", AttnSplit, CacheAndHead, None, [
                 ("q", Out(0, 0)), KCACHE, VCACHE, CONTROL, PART, STAT, HEADS, KV_HEADS, SPLITS,
-                ("scale", Scale),
+                CTX, KV_DIM, ("scale", Scale),
             ]),
             ("merge", AttnMergeGated, Nothing, None, [
                 PART, STAT, ("qg", In(0, 0)), CONTROL, ("out", Out(5, 0)), HEADS, HEAD_DIM,
@@ -318,7 +321,7 @@ pub static FUSED: &[Row] = &[
         parts [
             ("split", AttnSplit, CacheAndHead, None, [
                 ("q", In(0, 0)), KCACHE, VCACHE, CONTROL, PART, STAT, HEADS, KV_HEADS, SPLITS,
-                ("scale", Scale),
+                CTX, KV_DIM, ("scale", Scale),
             ]),
             ("merge", AttnMerge, Nothing, None, [
                 PART, STAT, CONTROL, ("out", Out(0, 0)), HEADS, HEAD_DIM, SPLITS,

@@ -35,6 +35,9 @@ struct Text {
     link: LinkText,
     #[serde(default)]
     provenance: BTreeMap<Spanned<String>, String>,
+    /// Measured starting points of the share controller. They shape no plan and are no part of a machine.
+    #[serde(default, rename = "offload")]
+    _offload: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]

@@ -5,11 +5,13 @@
 //! before anything is allocated. Which weights are spilled is `placement`'s decision, where
 //! activations lie that of `lowering`'s arena; allocating is the recorder's and replay's.
 
+mod layers;
 mod traffic;
 
+pub use layers::{LayerBytes, by_layer};
 pub use traffic::{Bound, Traffic, bound, traffic};
 
-use crate::plan::{Buffer, BufferKind, Kernel, Schedule, Step, StepBody, Tier};
+use crate::plan::{Buffer, BufferKind, Kernel, Launch, Schedule, Step, Tier};
 use refrain_kernels::Target;
 
 /// What a row of [`TYPES`] is about.
@@ -83,6 +85,7 @@ pub const TYPES: &[MemoryType] = &[
     buffer("scratch", BufferKind::Scratch, Tier::Device, "nothing", "reads and writes"),
     buffer("control", BufferKind::Control, Tier::Device, "copies in per text", "reads and writes"),
     buffer("prompt", BufferKind::Prompt, Tier::Device, "copies in per text", "reads"),
+    buffer("handoff", BufferKind::HandOff, Tier::HostCoherent, "reads and writes in its steps", "copies to and from"),
     buffer("ring", BufferKind::TokenRing, Tier::HostCoherent, "polls", "writes at system scope"),
     retained("kernarg", Holds::Kernarg, "writes once", "reads"),
     retained("ib", Holds::IndirectBuffer, "writes once", "the packet processor fetches"),
@@ -221,7 +224,7 @@ impl Memory {
     ) -> Self {
         let granules = Granules::of(target);
         let kernarg = kernarg_bytes(kernels, steps);
-        let ib = ib_bytes(target, steps.len(), schedule.waits.len());
+        let ib = ib_bytes(target, steps, schedule);
         let of_tier = |tier| {
             let own = buffers.iter().filter(move |b| b.kind.tier() == tier);
             own.map(|buffer| buffer.bytes)
@@ -256,21 +259,41 @@ pub fn kernarg_slot(length: u32) -> u64 {
 
 /// Bytes of the kernarg arena; at least one slot.
 fn kernarg_bytes(kernels: &[Kernel], steps: &[Step]) -> u64 {
-    let slots = steps.iter().map(|step| {
-        let StepBody::Launch(launch) = &step.body;
+    let launches = steps.iter().flat_map(|step| step.body.launches());
+    let slots = launches.map(|launch: &Launch| {
         let kernel = kernels.get(launch.kernel as usize);
         kernarg_slot(kernel.map_or(0, |kernel| kernel.kernarg_bytes))
     });
     sum(slots).max(KERNARG_SLOT)
 }
 
-fn ib_bytes(target: Target, launches: usize, waits: usize) -> u64 {
+/// Bytes of all indirect buffers: one for each run of launches between barriers, and one for the
+/// launches of each split step.
+fn ib_bytes(target: Target, steps: &[Step], schedule: &Schedule) -> u64 {
     let row = IB_WORDS.iter().find(|row| row.target == target);
     let row = row.unwrap_or(&IB_WORDS[0]);
-    let launches = row.launch.saturating_mul(launches as u64);
-    let waits = row.wait.saturating_mul(waits as u64);
-    let words = row.frame.saturating_add(launches).saturating_add(waits);
-    round(words, IB_PAD).saturating_mul(4)
+    let bytes = |launches: usize, waits: usize| {
+        if launches == 0 {
+            return 0;
+        }
+        let launches = row.launch.saturating_mul(launches as u64);
+        let waits = row.wait.saturating_mul(waits as u64);
+        let words = row.frame.saturating_add(launches).saturating_add(waits);
+        round(words, IB_PAD).saturating_mul(4)
+    };
+    let mut waits = schedule.waits.iter().peekable();
+    let (mut sum, mut run) = (0u64, (0, 0));
+    for (id, step) in steps.iter().enumerate() {
+        let waited = waits.next_if(|wait| wait.before as usize == id).is_some();
+        if step.body.is_barrier() {
+            sum = sum.saturating_add(bytes(run.0, run.1));
+            sum = sum.saturating_add(bytes(step.body.launches().len(), 0));
+            run = (0, 0);
+        } else {
+            run = (run.0 + 1, run.1 + usize::from(waited));
+        }
+    }
+    sum.saturating_add(bytes(run.0, run.1))
 }
 
 #[cfg(test)]
@@ -291,6 +314,7 @@ mod tests {
             BufferKind::Control,
             BufferKind::Prompt,
             BufferKind::TokenRing,
+            BufferKind::HandOff,
         ];
         for kind in kinds {
             assert_eq!(type_of(kind).holds, Holds::Buffer(kind));

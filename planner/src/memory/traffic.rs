@@ -1,11 +1,11 @@
 //! Bytes that one token moves between memory and the GPU, and the time that they take at least.
 //!
-//! Counted are weights, keys, values and states as the launches declare them. Activations, words,
-//! prompt and ring are left out: they are small and stay in the caches, and leaving them out keeps
+//! Counted are weights, keys, values and states as the launches declare them, and the copies of host
+//! steps. Other activations, words, prompt and ring are left out: they are small and stay in the caches, and leaving them out keeps
 //! the bound a bound. Nothing here is measured.
 
 use crate::machine::Machine;
-use crate::plan::{Arg, BufferKind, Extent, Launch, Plan, Region, StepBody, Tier};
+use crate::plan::{Arg, BufferKind, Extent, HostStep, Launch, Plan, Region, Step, Tier};
 use refrain_kernels::find;
 
 /// Bytes of one token by tier.
@@ -17,6 +17,10 @@ pub struct Traffic {
     pub device_state: u64,
     /// Weights read from host memory over the link.
     pub link: u64,
+    /// Activations copied over the link for steps of the host.
+    pub copied: u64,
+    /// Weights read from host memory by the host itself.
+    pub host_weights: u64,
 }
 
 impl Traffic {
@@ -24,6 +28,8 @@ impl Traffic {
         self.device_weights = self.device_weights.saturating_add(other.device_weights);
         self.device_state = self.device_state.saturating_add(other.device_state);
         self.link = self.link.saturating_add(other.link);
+        self.copied = self.copied.saturating_add(other.copied);
+        self.host_weights = self.host_weights.saturating_add(other.host_weights);
     }
 
     /// All bytes of device memory.
@@ -45,24 +51,48 @@ pub struct Bound {
 pub fn traffic(plan: &Plan, position: u32) -> Traffic {
     let mut sum = Traffic::default();
     for step in &plan.steps {
-        let StepBody::Launch(launch) = &step.body;
-        sum.add(of_launch(plan, launch, position));
+        sum.add(of_step(plan, step, position));
     }
     sum
 }
 
-/// The bandwidth bound at `position`. Launches between two waits may overlap, so each such run
-/// takes at least as long as the slower of memory and link; `None` where nothing is moved.
+fn of_step(plan: &Plan, step: &Step, position: u32) -> Traffic {
+    let mut sum = Traffic::default();
+    for launch in step.body.launches() {
+        sum.add(of_launch(plan, launch, position));
+    }
+    if let Some(host) = step.body.host() {
+        sum.copied = host.transfer_bytes();
+        sum.host_weights = host_weights(plan, host);
+    }
+    sum
+}
+
+fn host_weights(plan: &Plan, host: &HostStep) -> u64 {
+    let bytes = host.parts.iter().filter_map(|part| {
+        let tensor = plan.model.tensors.get(part.tensor as usize)?;
+        Some(part.weight_bytes(tensor))
+    });
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// The bandwidth bound at `position`. Launches between two waits or barriers may overlap, so each such
+/// run takes at least as long as the slower of memory and link; `None` where nothing is moved. The
+/// host's own reads are left out: a profile states no rate of its memory.
 pub fn bound(plan: &Plan, machine: &Machine, position: u32) -> Option<Bound> {
     let mut waits = plan.schedule.waits.iter().peekable();
     let (mut seconds, mut run) = (0.0, Traffic::default());
     for (id, step) in plan.steps.iter().enumerate() {
-        if waits.next_if(|wait| wait.before as usize == id).is_some() {
+        let waited = waits.next_if(|wait| wait.before as usize == id).is_some();
+        if waited || step.body.is_barrier() {
             seconds += least_seconds(&run, machine);
             run = Traffic::default();
         }
-        let StepBody::Launch(launch) = &step.body;
-        run.add(of_launch(plan, launch, position));
+        run.add(of_step(plan, step, position));
+        if step.body.is_barrier() {
+            seconds += least_seconds(&run, machine);
+            run = Traffic::default();
+        }
     }
     seconds += least_seconds(&run, machine);
     (seconds > 0.0).then(|| Bound {
@@ -74,7 +104,8 @@ pub fn bound(plan: &Plan, machine: &Machine, position: u32) -> Option<Bound> {
 fn least_seconds(traffic: &Traffic, machine: &Machine) -> f64 {
     let seconds = |bytes: u64, mb_per_s: u64| bytes as f64 / (mb_per_s.max(1) as f64 * 1e6);
     let device = seconds(traffic.device(), machine.vram_mb_per_s);
-    device.max(seconds(traffic.link, machine.link.mb_per_s))
+    let link = traffic.link.saturating_add(traffic.copied);
+    device.max(seconds(link, machine.link.mb_per_s))
 }
 
 fn of_launch(plan: &Plan, launch: &Launch, position: u32) -> Traffic {

@@ -10,7 +10,8 @@
 use crate::arch::{Bound, Op};
 use crate::graph::Graph;
 use crate::machine::Machine;
-use crate::plan::Exec;
+use crate::plan::{Exec, Share};
+use refrain_kernels::Dtype;
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,6 +50,19 @@ pub enum ExecChoice {
     Cpu,
     /// Rows divided between both; the GPU's part of them, 0 to 1, or measured at run time.
     Passback(Option<f32>),
+}
+
+impl ExecChoice {
+    /// What a plan stores.
+    pub fn exec(self) -> Exec {
+        match self {
+            Self::Pcie => Exec::Pcie,
+            Self::Cpu => Exec::Cpu,
+            Self::Passback(share) => Exec::Passback {
+                share: share.map_or(Share::Auto, Share::pinned),
+            },
+        }
+    }
 }
 
 impl fmt::Display for ExecChoice {
@@ -122,13 +136,18 @@ pub enum PlacementError {
         /// Layers of the model.
         layers: u32,
     },
-    /// Execution on the host, for which there is no engine.
+    /// Execution on the host of a matrix that the host cannot read.
     #[error(
-        "{exec} runs spilled layers on the host, which this build does not do: use --exec pcie"
+        "{exec} has the host multiply {tensor}, which is {dtype}: the host has no reader for rotated \
+         weights; use --exec pcie, or convert the model to a type that is not rotated"
     )]
     HostExec {
         /// What was asked for.
-        exec: String,
+        exec: Exec,
+        /// First such matrix.
+        tensor: String,
+        /// Its element type.
+        dtype: Dtype,
     },
     /// More pinned bytes than the host can give.
     #[error(
@@ -189,19 +208,22 @@ impl Placement {
                 machine: machine.name.clone(),
             });
         }
-        if exec != ExecChoice::Pcie {
-            let exec = exec.to_string();
-            return Err(PlacementError::HostExec { exec });
-        }
+        let exec = exec.exec();
         for node in &graph.nodes {
             let Some(layer) = node.layer.filter(|layer| *layer < prefix) else {
                 continue;
             };
             match node.op {
                 Op::Gemv | Op::GemvAdd | Op::GemvBias => {
-                    // The matrix is the first weight of these operations.
-                    let matrix = node.weights.first().and_then(|at| spilled.get_mut(*at));
-                    matrix.into_iter().for_each(|matrix| *matrix = true);
+                    // The matrix is the first weight of these operations. Its bias goes with it where
+                    // the host adds it.
+                    let with_bias = exec != Exec::Pcie;
+                    let weights = node.weights.iter().take(1 + usize::from(with_bias));
+                    for at in weights {
+                        host_reads(bound, *at, exec)?;
+                        let weight = spilled.get_mut(*at);
+                        weight.into_iter().for_each(|weight| *weight = true);
+                    }
                 }
                 Op::ExpertGemv | Op::ExpertsDown => {
                     return Err(PlacementError::Experts {
@@ -215,10 +237,30 @@ impl Placement {
         }
         Ok(Self {
             gpu_layers,
-            exec: Some(Exec::Pcie),
+            exec: Some(exec),
             spilled,
         })
     }
+}
+
+/// Whether the host multiplies matrices of a type: all but those whose vector must be rotated first,
+/// for which it has no reader.
+pub fn host_multiplies(dtype: Dtype) -> bool {
+    !dtype.format().rotated
+}
+
+fn host_reads(bound: &Bound, weight: usize, exec: Exec) -> Result<(), PlacementError> {
+    let Some(weight) = bound.weights.get(weight) else {
+        return Ok(());
+    };
+    if exec == Exec::Pcie || host_multiplies(weight.dtype) {
+        return Ok(());
+    }
+    Err(PlacementError::HostExec {
+        exec,
+        tensor: weight.info.name.clone(),
+        dtype: weight.dtype,
+    })
 }
 
 /// The largest number in `0..=most` for which `fits` answers true, where it is true for all smaller
@@ -248,7 +290,23 @@ pub fn largest<E>(
 
 #[cfg(test)]
 mod tests {
-    use super::{ExecChoice, GpuLayers, largest};
+    use super::{ExecChoice, GpuLayers, host_multiplies, largest};
+    use refrain_kernels::Dtype;
+
+    #[test]
+    fn the_host_reads_every_type_that_is_not_rotated() {
+        let refused: Vec<&str> = Dtype::ALL
+            .iter()
+            .filter(|dtype| !host_multiplies(**dtype))
+            .map(|dtype| dtype.name())
+            .collect();
+        let expected = Dtype::ALL
+            .iter()
+            .filter(|dtype| dtype.name().starts_with("mq"));
+        let expected: Vec<&str> = expected.map(|dtype| dtype.name()).collect();
+        assert_eq!(refused, expected);
+        assert!(!refused.is_empty());
+    }
 
     #[test]
     fn the_largest_number_that_fits_is_found() {

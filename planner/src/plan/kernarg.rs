@@ -3,7 +3,7 @@
 //!
 //! Offsets come from the catalog row. Bytes that no argument owns are zero.
 
-use super::{Arg, BufferId, BufferKind, Plan, StepBody, StepId};
+use super::{Arg, BufferId, BufferKind, Launch, Plan, StepBody, StepId};
 use refrain_kernels::{KernelRow, find};
 
 /// One argument's place in the kernarg segment.
@@ -30,6 +30,14 @@ pub enum KernargError {
         step: StepId,
         /// Steps in the plan.
         steps: usize,
+    },
+    /// A step of the host where a launch is needed.
+    #[error("step {step} is a {found} step, not a launch: it has no kernel arguments of its own")]
+    NotALaunch {
+        /// Step.
+        step: StepId,
+        /// What it is.
+        found: &'static str,
     },
     /// The kernel is not in this build's catalog.
     #[error("step {step}: kernel {symbol} is not in this build's catalog: re-run `refrain plan`")]
@@ -81,15 +89,29 @@ impl Plan {
             .map(|id| id as BufferId)
     }
 
-    /// Catalog row of a step's kernel and its arguments.
-    fn launch_row(&self, step: StepId) -> Result<(&'static KernelRow, &[Arg]), KernargError> {
+    /// The one launch of a step.
+    fn launch_of(&self, step: StepId) -> Result<&Launch, KernargError> {
         let Some(found) = self.steps.get(step as usize) else {
             return Err(KernargError::NoStep {
                 step,
                 steps: self.steps.len(),
             });
         };
-        let StepBody::Launch(launch) = &found.body;
+        match &found.body {
+            StepBody::Launch(launch) => Ok(launch),
+            body => Err(KernargError::NotALaunch {
+                step,
+                found: body.name(),
+            }),
+        }
+    }
+
+    /// Catalog row of a launch's kernel and its arguments.
+    fn launch_row<'a>(
+        &self,
+        step: StepId,
+        launch: &'a Launch,
+    ) -> Result<(&'static KernelRow, &'a [Arg]), KernargError> {
         let kernel = self.kernels.get(launch.kernel as usize);
         let row = kernel.and_then(|kernel| find(&kernel.symbol));
         let Some(row) = row else {
@@ -108,9 +130,24 @@ impl Plan {
         Ok((row, &launch.args))
     }
 
-    /// The arguments of a step with their offsets, in order.
+    /// The arguments of a step that is a launch, with their offsets, in order.
+    ///
+    /// # Errors
+    /// [`KernargError`].
     pub fn kernarg_layout(&self, step: StepId) -> Result<Vec<KernargSlot>, KernargError> {
-        let (row, args) = self.launch_row(step)?;
+        self.kernarg_layout_of(step, self.launch_of(step)?)
+    }
+
+    /// The arguments of one launch of a step, with their offsets, in order.
+    ///
+    /// # Errors
+    /// [`KernargError`].
+    pub fn kernarg_layout_of(
+        &self,
+        step: StepId,
+        launch: &Launch,
+    ) -> Result<Vec<KernargSlot>, KernargError> {
+        let (row, args) = self.launch_row(step, launch)?;
         let slot = |((decl, offset), arg): ((&refrain_kernels::Arg, u32), &Arg)| KernargSlot {
             name: decl.name,
             offset,
@@ -120,15 +157,32 @@ impl Plan {
         Ok(row.layout().zip(args).map(slot).collect())
     }
 
-    /// Fills `out`, which must be exactly `kernarg_bytes` of the step's kernel, with its arguments;
-    /// `base` gives the device address of a buffer. Allocates nothing.
+    /// Fills `out`, which must be exactly `kernarg_bytes` of the step's kernel, with the arguments of
+    /// a step that is a launch; `base` gives the device address of a buffer. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`KernargError`].
     pub fn write_kernargs(
         &self,
         step: StepId,
         base: &dyn Fn(BufferId) -> u64,
         out: &mut [u8],
     ) -> Result<(), KernargError> {
-        let (row, args) = self.launch_row(step)?;
+        self.write_kernargs_of(step, self.launch_of(step)?, base, out)
+    }
+
+    /// As [`Self::write_kernargs`] for one launch of a step.
+    ///
+    /// # Errors
+    /// [`KernargError`].
+    pub fn write_kernargs_of(
+        &self,
+        step: StepId,
+        launch: &Launch,
+        base: &dyn Fn(BufferId) -> u64,
+        out: &mut [u8],
+    ) -> Result<(), KernargError> {
+        let (row, args) = self.launch_row(step, launch)?;
         let (expected, found) = (row.kernarg_bytes() as usize, out.len());
         if expected != found {
             return Err(KernargError::Length {

@@ -5,14 +5,22 @@
 //! opens a file or talks to a device; indices (`BufferId`, `KernelId`, …) are positions in the
 //! plan's own tables.
 
+mod host;
 mod kernarg;
+mod segment;
 
+pub use host::{
+    ACTIVATION_BYTES, At, HostAdd, HostGemv, HostStep, HostWhy, ROW_ALIGN, Share, SplitStep,
+    Transfer,
+};
 pub use kernarg::{KernargError, KernargSlot};
+pub use segment::{Barrier, Piece, Segment, SegmentLaunch};
 
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::source::LoadOp;
 use refrain_kernels::{Dtype, Target};
+use std::fmt;
 
 /// 32-byte BLAKE3 digest.
 pub type Digest = [u8; 32];
@@ -174,7 +182,7 @@ pub struct Options {
     /// Positions that this plan runs at are below this: the context, or the end of a bucket of a
     /// family of plans that share their buffers' shapes.
     pub bucket: u32,
-    /// Element type of the KV cache: `F32` (exact mode) or `F16`.
+    /// Element type of the KV cache: `F32` (exact mode), `F16` or `Q8_0`.
     pub kv_dtype: Dtype,
     /// Entries of the token ring, a power of two.
     pub ring_entries: u32,
@@ -212,13 +220,47 @@ impl Activations {
 pub enum Exec {
     /// The GPU, by the same launches: it reads pinned host memory over the link.
     Pcie,
+    /// The host, in steps of its own between launches.
+    Cpu,
+    /// Both, each some of the rows of a matrix at the same time.
+    Passback {
+        /// The GPU's part of the rows.
+        share: Share,
+    },
 }
 
 impl Exec {
-    /// Name on the command line and in reports.
+    /// Name on the command line and in reports, without the share.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pcie => "pcie",
+            Self::Cpu => "cpu",
+            Self::Passback { .. } => "passback",
+        }
+    }
+
+    /// Whether two runs of a plan may divide rows differently, so that nothing may be compared with
+    /// or sealed from it.
+    pub const fn is_auto(self) -> bool {
+        matches!(self, Self::Passback { share: Share::Auto })
+    }
+
+    /// Rows `[0, g)` of a matrix of `rows` rows that the GPU multiplies.
+    pub fn gpu_rows(self, rows: u32) -> u32 {
+        match self {
+            Self::Pcie => rows,
+            Self::Cpu => 0,
+            Self::Passback { share } => share.gpu_rows(rows),
+        }
+    }
+}
+
+impl fmt::Display for Exec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::Passback { share } => write!(f, ":{share}"),
+            Self::Pcie | Self::Cpu => Ok(()),
         }
     }
 }
@@ -260,6 +302,8 @@ pub enum BufferKind {
     Prompt,
     /// Token ring: u64 entries written at system scope, read by the host.
     TokenRing,
+    /// Activations on their way between GPU and host: what host steps read and write.
+    HandOff,
 }
 
 /// Where a buffer lives.
@@ -311,11 +355,70 @@ pub struct Step {
     pub body: StepBody,
 }
 
-/// What a step does. CPU and split steps become further variants; both are barriers.
+/// What a step does.
+///
+/// The last two are barriers: everything before one has finished and is visible to the host when it
+/// starts, and everything after one starts when it has finished and sees what it wrote.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepBody {
     /// One kernel launch.
     Launch(Launch),
+    /// Matrix rows times a vector, computed by the host.
+    Cpu(HostStep),
+    /// The same with some of the rows computed by launches at the same time.
+    Split(SplitStep),
+}
+
+impl StepBody {
+    /// The launches of this step: one, none, or those of the GPU's rows.
+    pub fn launches(&self) -> &[Launch] {
+        match self {
+            Self::Launch(launch) => std::slice::from_ref(launch),
+            Self::Cpu(_) => &[],
+            Self::Split(split) => &split.launches,
+        }
+    }
+
+    /// As [`Self::launches`].
+    pub fn launches_mut(&mut self) -> &mut [Launch] {
+        match self {
+            Self::Launch(launch) => std::slice::from_mut(launch),
+            Self::Cpu(_) => &mut [],
+            Self::Split(split) => &mut split.launches,
+        }
+    }
+
+    /// What the host does in this step; `None` for a launch.
+    pub const fn host(&self) -> Option<&HostStep> {
+        match self {
+            Self::Launch(_) => None,
+            Self::Cpu(host) => Some(host),
+            Self::Split(split) => Some(&split.host),
+        }
+    }
+
+    /// As [`Self::host`].
+    pub const fn host_mut(&mut self) -> Option<&mut HostStep> {
+        match self {
+            Self::Launch(_) => None,
+            Self::Cpu(host) => Some(host),
+            Self::Split(split) => Some(&mut split.host),
+        }
+    }
+
+    /// Whether this step is a barrier.
+    pub const fn is_barrier(&self) -> bool {
+        !matches!(self, Self::Launch(_))
+    }
+
+    /// `launch`, `cpu` or `split`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Launch(_) => "launch",
+            Self::Cpu(_) => "cpu",
+            Self::Split(_) => "split",
+        }
+    }
 }
 
 /// One kernel launch.
@@ -477,6 +580,8 @@ pub enum Invalidate {
 pub enum Eligibility {
     /// One tape holds the whole token.
     Whole,
+    /// Each run of launches between barriers is a tape; every reason why it is not one for all.
+    Segments(Vec<RefusalReason>),
     /// Not retainable; every reason code with the step it is about.
     Refused(Vec<RefusalReason>),
 }

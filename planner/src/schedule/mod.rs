@@ -6,6 +6,9 @@
 //! sorts steps by the length of their dependence chain first, which makes the number of waits that
 //! length less one. [`verify`] is written apart from all this and judges the result.
 //!
+//! A step of the host is a barrier: no edge and no wait crosses it, and nothing is moved over one that
+//! depends on it.
+//!
 //! Between two tokens there is always a full wait with invalidation, put there by the retained form
 //! (head acquire and terminal wait) and by the stream in eager runs; edges stop at the token's end.
 
@@ -15,18 +18,26 @@ mod verify;
 pub use order::{arrange, levels, order};
 pub use verify::{Violation, verify};
 
-use crate::plan::{
-    BufferId, Edge, Hazard, Invalidate, Region, Schedule, Step, StepBody, StepId, Wait,
-};
+use crate::plan::{BufferId, Edge, Hazard, Invalidate, Region, Schedule, Step, StepId, Wait};
 use refrain_kernels::Target;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl Step {
-    /// Declared reads and writes.
-    pub fn effects(&self) -> (&[Region], &[Region]) {
-        match &self.body {
-            StepBody::Launch(launch) => (&launch.reads, &launch.writes),
-        }
+    /// Declared reads and writes, of launches and of the host.
+    pub fn effects(
+        &self,
+    ) -> (
+        impl Iterator<Item = &Region> + Clone,
+        impl Iterator<Item = &Region> + Clone,
+    ) {
+        let launches = || self.body.launches().iter();
+        let host = self.body.host();
+        let reads = host.map_or(&[][..], |host| &host.reads);
+        let writes = host.map_or(&[][..], |host| &host.writes);
+        (
+            launches().flat_map(|launch| &launch.reads).chain(reads),
+            launches().flat_map(|launch| &launch.writes).chain(writes),
+        )
     }
 }
 
@@ -63,11 +74,20 @@ struct Live {
     writes: Vec<Access>,
 }
 
-/// Direct dependences, sorted by (`to`, `from`, hazard, buffer).
-///
-/// An access stays live until a later step overwrites all its bytes at every word value: what comes
-/// after is then ordered through that step.
+/// Direct dependences between launches, sorted by (`to`, `from`, hazard, buffer). There is none into,
+/// out of or over a barrier, which orders everything itself.
 pub fn edges(steps: &[Step]) -> Vec<Edge> {
+    direct(steps, true)
+}
+
+/// Direct dependences of all steps, whatever stands between them: what an order must keep.
+fn dependences(steps: &[Step]) -> Vec<Edge> {
+    direct(steps, false)
+}
+
+/// An access stays live until a later step overwrites all its bytes at every word value: what comes
+/// after is then ordered through that step. Barriers end every access if they are to `cut`.
+fn direct(steps: &[Step], cut: bool) -> Vec<Edge> {
     let written: HashSet<BufferId> = steps
         .iter()
         .flat_map(|step| step.effects().1)
@@ -77,18 +97,21 @@ pub fn edges(steps: &[Step]) -> Vec<Edge> {
     let mut edges = Vec::new();
     let mut found = BTreeSet::new();
     for (to, step) in steps.iter().enumerate() {
+        if cut && step.body.is_barrier() {
+            live.clear();
+            continue;
+        }
         let to = to as StepId;
         let (reads, writes) = step.effects();
         let reads = || {
-            reads
-                .iter()
-                .filter(|region| written.contains(&region.buffer))
+            let reads = reads.clone();
+            reads.filter(|region| written.contains(&region.buffer))
         };
         for region in reads() {
             let of = live.entry(region.buffer).or_default();
             conflicts(&of.writes, region, Hazard::Raw, &mut found);
         }
-        for region in writes {
+        for region in writes.clone() {
             let of = live.entry(region.buffer).or_default();
             conflicts(&of.reads, region, Hazard::War, &mut found);
             conflicts(&of.writes, region, Hazard::Waw, &mut found);
@@ -101,7 +124,7 @@ pub fn edges(steps: &[Step]) -> Vec<Edge> {
                 buffer,
             });
         }
-        for region in writes {
+        for region in writes.clone() {
             let of = live.entry(region.buffer).or_default();
             retire(&mut of.reads, region);
             retire(&mut of.writes, region);

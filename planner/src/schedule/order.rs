@@ -1,12 +1,12 @@
 //! Launch order: independent steps side by side, so that few waits are needed.
 
-use super::edges;
+use super::dependences;
 use crate::plan::{Step, StepId};
 
 /// Length of the longest dependence chain that ends before each step, in steps.
 pub fn levels(steps: &[Step]) -> Vec<u32> {
     let mut levels = vec![0; steps.len()];
-    for edge in edges(steps) {
+    for edge in dependences(steps) {
         let after = levels[edge.from as usize] + 1;
         let level = &mut levels[edge.to as usize];
         *level = (*level).max(after);

@@ -3,7 +3,9 @@
 //! Every pair of steps between two waits is compared region by region, with the bytes of each region
 //! worked out here from its extent. Nothing is taken from `edges` but what they claim.
 
-use crate::plan::{Edge, Extent, Hazard, Invalidate, Plan, Region, Step, StepBody, StepId, Wait};
+use crate::plan::{
+    Edge, Extent, Hazard, Invalidate, Launch, Plan, Region, Step, StepBody, StepId, Wait,
+};
 
 /// A fault of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +57,9 @@ pub fn verify(plan: &Plan) -> Result<(), Violation> {
     let mut next_wait = schedule.waits.iter().peekable();
     let (mut last_wait, mut last_invalidate) = (0, 0);
     for (to, step) in plan.steps.iter().enumerate() {
+        if step.body.is_barrier() {
+            (last_wait, last_invalidate) = (to + 1, to + 1);
+        }
         if let Some(wait) = next_wait.next_if(|wait| wait.before as usize == to) {
             last_wait = to;
             if wait.invalidate != Invalidate::None {
@@ -62,7 +67,10 @@ pub fn verify(plan: &Plan) -> Result<(), Violation> {
             }
         }
         for (from, earlier) in plan.steps[..to].iter().enumerate().skip(last_invalidate) {
-            let Some((hazard, region, shared)) = collision(earlier, step, from >= last_wait) else {
+            let (Some(first), Some(second)) = (launch(earlier), launch(step)) else {
+                continue;
+            };
+            let Some((hazard, region, shared)) = collision(first, second, from >= last_wait) else {
                 continue;
             };
             let buffer = plan.buffers.get(region.buffer as usize);
@@ -87,14 +95,20 @@ pub fn verify(plan: &Plan) -> Result<(), Violation> {
     Ok(())
 }
 
-/// A hazard between two steps: read-after-write always, the two orders of writes if `unordered`.
+/// The launch of a step that is no barrier.
+const fn launch(step: &Step) -> Option<&Launch> {
+    match &step.body {
+        StepBody::Launch(launch) => Some(launch),
+        StepBody::Cpu(_) | StepBody::Split(_) => None,
+    }
+}
+
+/// A hazard between two launches: read-after-write always, the two orders of writes if `unordered`.
 fn collision<'a>(
-    earlier: &'a Step,
-    later: &'a Step,
+    first: &'a Launch,
+    second: &'a Launch,
     unordered: bool,
 ) -> Option<(Hazard, &'a Region, (u64, u64))> {
-    let StepBody::Launch(first) = &earlier.body;
-    let StepBody::Launch(second) = &later.body;
     let cases = [
         (Hazard::Raw, &first.writes, &second.reads, true),
         (Hazard::War, &first.reads, &second.writes, unordered),
@@ -177,6 +191,15 @@ fn check_edges(plan: &Plan, edges: &[Edge]) -> Result<(), Violation> {
                 format!("{} -> {} goes backwards", edge.from, edge.to),
             );
         }
+        let over = plan.steps[edge.from as usize..=edge.to as usize].iter();
+        if let Some(barrier) = over.clone().find(|step| step.body.is_barrier()) {
+            let (from, to) = (edge.from, edge.to);
+            let reason = format!(
+                "{from} -> {to} meets {}, which orders everything",
+                barrier.name
+            );
+            return malformed(index, reason);
+        }
         if !edge_exists(edge, from, to) {
             let reason = format!("{} and {} have no such hazard", from.name, to.name);
             return malformed(index, reason);
@@ -186,8 +209,9 @@ fn check_edges(plan: &Plan, edges: &[Edge]) -> Result<(), Violation> {
 }
 
 fn edge_exists(edge: &Edge, from: &Step, to: &Step) -> bool {
-    let StepBody::Launch(first) = &from.body;
-    let StepBody::Launch(second) = &to.body;
+    let (Some(first), Some(second)) = (launch(from), launch(to)) else {
+        return false;
+    };
     let (before, after) = match edge.hazard {
         Hazard::Raw => (&first.writes, &second.reads),
         Hazard::War => (&first.reads, &second.writes),

@@ -327,7 +327,9 @@ fn a_tied_head_reads_the_embedding() {
     assert_eq!(untied.model.tensors.len(), tied.model.tensors.len() + 1);
     let weight = |plan: &CheckedPlan, name: &str, arg: usize| {
         let step = plan.steps.iter().find(|step| step.name == name).unwrap();
-        let StepBody::Launch(launch) = &step.body;
+        let StepBody::Launch(launch) = &step.body else {
+            panic!("a launch")
+        };
         launch.args[arg]
     };
     assert_eq!(weight(&tied, "output", 0), weight(&tied, "embed", 0));

@@ -18,7 +18,9 @@ fn launch<'a>(plan: &'a mut Plan, name: &str) -> &'a mut Launch {
         .iter_mut()
         .find(|step| step.name == name)
         .unwrap();
-    let StepBody::Launch(launch) = &mut step.body;
+    let StepBody::Launch(launch) = &mut step.body else {
+        panic!("a launch")
+    };
     launch
 }
 
@@ -149,7 +151,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ("no context", |p| p.options.context = 0, "OPTS"),
     (
         "quantised cache",
-        |p| p.options.kv_dtype = Dtype::Q8_0,
+        |p| p.options.kv_dtype = Dtype::Q4_0,
         "OPTS",
     ),
     ("ring of three", |p| p.options.ring_entries = 3, "OPTS"),
@@ -550,7 +552,9 @@ fn every_kernarg_byte_has_one_owner_and_padding_is_zero() {
     // Addresses whose eight bytes are all different and none zero.
     let base = |buffer: u32| 0x1122_3344_5566_7788 + (u64::from(buffer) << 20);
     for step in 0..plan.steps.len() as u32 {
-        let StepBody::Launch(launch) = &plan.steps[step as usize].body;
+        let StepBody::Launch(launch) = &plan.steps[step as usize].body else {
+            panic!("a launch")
+        };
         let kernel = &plan.kernels[launch.kernel as usize];
         let row = find(&kernel.symbol).unwrap();
         let mut owners = vec![0; kernel.kernarg_bytes as usize];

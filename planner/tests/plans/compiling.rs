@@ -257,13 +257,14 @@ fn half_precision_cache_halves_it() {
         caches.map(|buffer: &Buffer| buffer.bytes).sum::<u64>()
     };
     assert_eq!(kv(Dtype::F32), 2 * kv(Dtype::F16));
+    assert_eq!(kv(Dtype::F32) * 17, 64 * kv(Dtype::Q8_0));
     let options = CompileOptions {
-        kv_dtype: Dtype::Q8_0,
+        kv_dtype: Dtype::Q4_0,
         ..CompileOptions::default()
     };
     let error = compile(&file, &machine, &options).unwrap_err().to_string();
     assert!(
-        error.contains("KvWrite") && error.contains("q8_0") && error.contains("f16"),
+        error.contains("KvWrite") && error.contains("q4_0") && error.contains("q8_0"),
         "{error}"
     );
 }

@@ -188,7 +188,7 @@ fn another_major_is_refused_by_version() {
     other[8..12].copy_from_slice(&[1, 0, 0, 0]);
     assert_eq!(
         decode(&other).unwrap_err().to_string(),
-        "header: made by plan format 1.0, this build reads 3.x: re-run `refrain plan`"
+        "header: made by plan format 1.0, this build reads 4.x: re-run `refrain plan`"
     );
 }
 

@@ -2,7 +2,7 @@
 //! a kernel for it does not exist. That fused and unfused plans give the same tokens is shown in the
 //! cross-crate tests.
 
-use crate::fixture::{F16, F32, Meta, NANO, Tiny, repository, unfused, with};
+use crate::fixture::{F16, F32, Meta, NANO, Q8_0, Tiny, repository, unfused, with};
 use refrain_kernels::{Dtype, Target};
 use refrain_planner::arch::bind;
 use refrain_planner::graph;
@@ -68,6 +68,12 @@ const FUSIONS: &[(&str, &str, &str, &[&str])] = &[
     ),
     ("gemv2", "qwen35moe", "gemv2_f32", &["gemv_f32"]),
     (
+        "norm_quantise",
+        "llama",
+        "rmsnorm_quantise_q8_0",
+        &["rmsnorm", "quantise_q8_0"],
+    ),
+    (
         "attn_split",
         "qwen3",
         "attn_split_f32_d32",
@@ -75,9 +81,14 @@ const FUSIONS: &[(&str, &str, &str, &[&str])] = &[
     ),
 ];
 
-/// A tiny model with a context long enough to be split.
-fn tiny(arch: &'static str) -> refrain_planner::ModelSource {
+/// A tiny model with a context long enough to be split. For `norm_quantise` its matrices are Q8_0.
+fn tiny(name: &str, arch: &'static str) -> refrain_planner::ModelSource {
     let mut model = Tiny::new(arch);
+    if name == "norm_quantise" {
+        for (_, ty, _) in model.tensors.values_mut().filter(|t| t.1 == F16) {
+            *ty = Q8_0;
+        }
+    }
     model.set(&format!("{arch}.context_length"), Meta::U32(4096));
     model.open()
 }
@@ -85,6 +96,7 @@ fn tiny(arch: &'static str) -> refrain_planner::ModelSource {
 fn without(model: &refrain_planner::ModelSource, off: &[&str]) -> CheckedPlan {
     let plan = with(model, "gfx1201", |options| {
         options.context = Some(4096);
+        options.activations = Activations::Int8;
         options.no_fuse = off.iter().map(|name| (*name).to_owned()).collect();
     });
     plan.unwrap()
@@ -102,7 +114,7 @@ fn every_fusion_can_be_switched_off_by_name() {
     let named: Vec<&str> = FUSIONS.iter().map(|(name, ..)| *name).collect();
     assert_eq!(fusions().collect::<Vec<_>>(), named);
     for (name, arch, fused, plain) in FUSIONS {
-        let model = tiny(arch);
+        let model = tiny(name, arch);
         let (on, off) = (without(&model, &[]), without(&model, &[name]));
         assert!(kernels(&on).contains(fused), "{name}: {:?}", kernels(&on));
         assert!(!kernels(&off).contains(fused), "{name} is off");
@@ -148,7 +160,7 @@ fn without_of(file: &refrain_planner::ModelSource, off: &[&str]) -> CheckedPlan 
 
 #[test]
 fn an_unknown_fusion_is_answered_with_the_known_ones() {
-    let error = with(&tiny("llama"), "gfx1100", |options| {
+    let error = with(&tiny("", "llama"), "gfx1100", |options| {
         options.no_fuse = vec!["qkv".into()];
     });
     let error = error.unwrap_err();
@@ -229,7 +241,7 @@ fn types_and_shapes_decide() {
 
 #[test]
 fn a_family_shares_buffers_and_differs_in_its_splits() {
-    let model = tiny("qwen3");
+    let model = tiny("", "qwen3");
     let machine = refrain_planner::machine::Machine::load("gfx1201").unwrap();
     let options = refrain_planner::CompileOptions {
         context: Some(4096),
@@ -246,7 +258,9 @@ fn a_family_shares_buffers_and_differs_in_its_splits() {
             .iter()
             .find(|step| step.name.ends_with("attn_split.split"));
         split.map_or(1, |step| {
-            let StepBody::Launch(launch) = &step.body;
+            let StepBody::Launch(launch) = &step.body else {
+                panic!("a launch")
+            };
             launch.grid[0] / 4
         })
     });

@@ -270,7 +270,9 @@ const CHANGES: &[(&str, Change, &[Layer])] = &[
 ];
 
 fn first(plan: &mut Plan) -> &mut refrain_planner::plan::Launch {
-    let StepBody::Launch(launch) = &mut plan.steps[0].body;
+    let StepBody::Launch(launch) = &mut plan.steps[0].body else {
+        panic!("a launch")
+    };
     launch
 }
 

@@ -13,6 +13,7 @@ mod compiling;
 mod container;
 mod fixture;
 mod fusions;
+mod host;
 mod identity;
 mod placement;
 mod schedules;

@@ -5,7 +5,7 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use refrain_planner::diff::diff;
 use refrain_planner::machine::Machine;
 use refrain_planner::memory::{Granules, bound, traffic};
-use refrain_planner::placement::{ExecChoice, GpuLayers, PlacementError};
+use refrain_planner::placement::{GpuLayers, PlacementError};
 use refrain_planner::plan::{BufferKind, Plan, Tier};
 use refrain_planner::{CompileOptions, Layer, ModelSource, PlanError, compile, explain};
 
@@ -124,14 +124,6 @@ fn what_cannot_be_placed_is_refused_by_type() {
             .gpu_layers,
         2
     );
-    for exec in [ExecChoice::Cpu, ExecChoice::Passback(Some(0.5))] {
-        let plan = with(&source, "gfx1201", |options| {
-            (options.gpu_layers, options.exec) = (last, exec);
-        });
-        let found = placement(plan.map(|plan| (*plan).clone()));
-        let exec = exec.to_string();
-        assert_eq!(found, PlacementError::HostExec { exec });
-    }
     let pinned = on(&source, last, |_| {}).unwrap().memory.pinned_rounded;
     let limit = |bytes| on(&source, last, |machine| machine.host.pinned_bytes = bytes);
     assert!(limit(pinned).is_ok());
@@ -156,7 +148,7 @@ proptest! {
         }).unwrap();
         for step in &plan.steps {
             let (reads, writes) = step.effects();
-            for region in reads.iter().chain(writes) {
+            for region in reads.chain(writes) {
                 let (begin, end) = region.bound();
                 let bytes = plan.buffers[region.buffer as usize].bytes;
                 assert!(begin < end && end <= bytes, "{} {region:?} of {bytes}", step.name);

@@ -328,17 +328,22 @@ fn every_model_needs_one_wait_for_each_edge_of_its_longest_chain() {
     }
 }
 
+fn effects(step: &Step) -> (Vec<Region>, Vec<Region>) {
+    let (reads, writes) = step.effects();
+    (reads.copied().collect(), writes.copied().collect())
+}
+
 /// Longest chain in which each step reads bytes that the one before it was the last to write, or
 /// overwrites a word or state that it read.
 fn longest_value_chain(steps: &[Step]) -> usize {
     let mut chain = vec![1; steps.len()];
     for to in 0..steps.len() {
-        let (reads, writes) = steps[to].effects();
+        let (reads, writes) = effects(&steps[to]);
         for from in 0..to {
-            let (before_reads, before_writes) = steps[from].effects();
+            let (before_reads, before_writes) = effects(&steps[from]);
             let rewritten = |region: &Region| {
                 steps[from + 1..to].iter().any(|step| {
-                    let (_, between) = step.effects();
+                    let (_, between) = effects(step);
                     between.iter().any(|other| other.may_overlap(region))
                 })
             };
@@ -407,8 +412,8 @@ pub fn longest_chain(steps: &[Step]) -> usize {
     let mut chain = vec![1; steps.len()];
     for to in 0..steps.len() {
         for from in 0..to {
-            let ((r0, w0), (r1, w1)) = (steps[from].effects(), steps[to].effects());
-            if meets(w0, r1) || meets(r0, w1) || meets(w0, w1) {
+            let ((r0, w0), (r1, w1)) = (effects(&steps[from]), effects(&steps[to]));
+            if meets(&w0, &r1) || meets(&r0, &w1) || meets(&w0, &w1) {
                 chain[to] = chain[to].max(chain[from] + 1);
             }
         }

@@ -91,7 +91,9 @@ fn summarise(out: &mut String, model: &str, plan: &Plan, launches: usize) {
     let mut layers: BTreeMap<u32, String> = BTreeMap::new();
     let mut outside = String::new();
     for (id, step) in plan.steps.iter().enumerate() {
-        let StepBody::Launch(launch) = &step.body;
+        let StepBody::Launch(launch) = &step.body else {
+            panic!("a launch")
+        };
         let waits = plan
             .schedule
             .waits

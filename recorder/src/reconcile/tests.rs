@@ -1,7 +1,7 @@
 //! Reconcile over made-up tapes: one row per kind of difference, each with the words it must name.
 
 use super::{ReconcileError, reconcile};
-use crate::expected::{Argument, Expectation, ExpectedLaunch};
+use crate::expected::{Argument, Expectation, ExpectedCopy, ExpectedLaunch};
 use crate::tape::{Direction, Entry, Place, Pointer, Recording, RingLaunch, Tape, TapeLaunch};
 
 /// Kernel dispatch, barrier bit, system fences.
@@ -51,6 +51,7 @@ fn expectation() -> Expectation {
         sequence: [5; 32],
         buffers: vec!["scratch".into(), "kv".into()],
         launches: launches.collect(),
+        copies: Vec::new(),
         positions: 3,
     }
 }
@@ -421,4 +422,98 @@ proptest::proptest! {
         );
         proptest::prop_assert!(named, "{}", error);
     }
+}
+
+/// Step 2 is the host's and its launch runs beside: a copy down before it, one up after it.
+fn with_copies() -> (Expectation, Recording) {
+    let (mut expectation, mut recording) = (expectation(), clean());
+    let region = |buffer, offset| Place::Region { buffer, offset };
+    let copy = |after, dst, src, direction| ExpectedCopy {
+        step: 2,
+        name: "s2".into(),
+        after,
+        dst,
+        src,
+        bytes: 64,
+        direction,
+    };
+    expectation.copies = vec![
+        copy(2, region(1, 0), region(0, 16), Direction::FromDevice),
+        copy(3, region(0, 80), region(1, 64), Direction::ToDevice),
+    ];
+    for tape in &mut recording.tapes {
+        for planned in expectation.copies.iter().rev() {
+            tape.entries.insert(planned.after, entry(planned));
+        }
+    }
+    (expectation, recording)
+}
+
+fn entry(planned: &ExpectedCopy) -> Entry {
+    let ExpectedCopy {
+        dst,
+        src,
+        bytes,
+        direction,
+        ..
+    } = *planned;
+    Entry::Copy {
+        dst,
+        src,
+        bytes,
+        direction,
+    }
+}
+
+#[test]
+fn copies_of_steps_of_the_host_are_accounted_for() {
+    let (expectation, recording) = with_copies();
+    let done = reconcile(&expectation, &recording).unwrap();
+    assert_eq!(done.ring_tapes(), 6);
+    // Entries of a tape: launches 0 and 1, the copy down, launch 2, the copy up, launch 3.
+    type Change = fn(&mut Vec<Entry>);
+    let rows: [(Change, &[&str]); 6] = [
+        (
+            |list| drop(list.remove(2)),
+            &["copy", "host to device", "before step 3"],
+        ),
+        (
+            |list| drop(list.remove(4)),
+            &["step 2 (s2)", "did not pass", "host to device"],
+        ),
+        (
+            |list| list.swap(2, 3),
+            &["copy (device to host)", "before step 3", "none there"],
+        ),
+        (
+            |list| list.swap(2, 4),
+            &["copy (host to device)", "before step 2"],
+        ),
+        (
+            |list| {
+                if let Entry::Copy { bytes, .. } = &mut list[2] {
+                    *bytes = 60;
+                }
+            },
+            &["copy (device to host) of 60 bytes from scratch + 0x10 to kv + 0x0"],
+        ),
+        (
+            |list| {
+                let again = list[2].clone();
+                list.insert(2, again);
+            },
+            &["copy (device to host)", "before step 2"],
+        ),
+    ];
+    for (index, (change, words)) in rows.into_iter().enumerate() {
+        let (_, mut recording) = with_copies();
+        change(&mut recording.tapes[1].entries);
+        let error = reconcile(&expectation, &recording).unwrap_err().to_string();
+        for word in words {
+            assert!(error.contains(word), "row {index}, {word}: {error}");
+        }
+    }
+    // A plan without such steps takes no copy at all.
+    let (_, recording) = with_copies();
+    assert!(reconcile(&self::expectation(), &recording).is_err());
 }

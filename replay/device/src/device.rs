@@ -170,6 +170,12 @@ impl Device {
         self.hip.set_deadline(deadline);
     }
 
+    /// Sets how long a wait for this opening's stream polls before it sleeps between polls; 200 µs unless
+    /// set. Whoever times steps polls to the end: a sleep is as long as a step.
+    pub fn set_polling(&self, polling: Duration) {
+        self.hip.set_polling(polling);
+    }
+
     /// Free and total bytes of device memory.
     ///
     /// # Errors

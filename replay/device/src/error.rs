@@ -213,6 +213,12 @@ pub enum DeviceError {
         /// Bytes of the access.
         bytes: u64,
     },
+    /// A write to a buffer that was sealed.
+    #[error("buffer {buffer} is sealed: its bytes are lent to the host and no longer change")]
+    Sealed {
+        /// Name of the buffer.
+        buffer: String,
+    },
     /// The host touches memory that only the device sees.
     #[error(
         "buffer {buffer} is {kind} memory, which the host cannot touch; copy through the stream"

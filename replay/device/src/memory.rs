@@ -65,6 +65,8 @@ pub struct Buffer {
     /// First byte of the buffer, at the alignment asked for.
     start: *mut u8,
     len: u64,
+    /// Whether neither host nor device writes it any more; see [`Buffer::seal`].
+    sealed: bool,
 }
 
 // SAFETY: the pointers are addresses of memory that the buffer owns; the host touches it through
@@ -135,6 +137,7 @@ impl Device {
             allocation,
             start,
             len: bytes,
+            sealed: false,
         };
         if skip > room {
             return Err(refused());
@@ -244,11 +247,44 @@ impl Buffer {
         Ok(cell)
     }
 
+    /// Ends all writing, so that [`Self::sealed_bytes`] may lend the bytes: the host's methods refuse to
+    /// write from now on. That no kernel writes them is the caller's claim, as with every launch; a
+    /// checked plan writes no weights.
+    ///
+    /// # Errors
+    /// Memory that the host cannot touch.
+    pub fn seal(&mut self) -> Result<(), DeviceError> {
+        self.host_range(0, 0)?;
+        self.sealed = true;
+        Ok(())
+    }
+
+    /// The bytes of a sealed buffer; `None` of any other.
+    #[must_use]
+    pub fn sealed_bytes(&self) -> Option<&[u8]> {
+        // `alloc` bounded the size by isize::MAX.
+        let len = usize::try_from(self.len).ok().filter(|_| self.sealed)?;
+        // SAFETY: `start` is the first of `len` bytes that live as long as `self`. `seal` took the only
+        // reference there was, so every write before it is over, and `writable` refuses all later ones.
+        Some(unsafe { core::slice::from_raw_parts(self.start, len) })
+    }
+
+    /// Refuses to change a sealed buffer.
+    pub(crate) fn writable(&self) -> Result<(), DeviceError> {
+        match self.sealed {
+            false => Ok(()),
+            true => Err(DeviceError::Sealed {
+                buffer: self.name.clone(),
+            }),
+        }
+    }
+
     /// Writes `bytes` at `offset`, as single bytes and naturally aligned words without order.
     ///
     /// # Errors
-    /// Out of bounds, or memory that the host cannot touch.
+    /// Out of bounds, sealed, or memory that the host cannot touch.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.writable()?;
         let at = self.host_range(offset, bytes.len() as u64)?;
         let (head, body, tail) = split(at.addr(), bytes.len());
         for index in (0..head).chain(bytes.len() - tail..bytes.len()) {
@@ -305,6 +341,7 @@ impl Buffer {
     /// # Errors
     /// Out of bounds, misaligned, or memory that the host cannot touch.
     pub fn store_u32_release(&self, offset: u64, value: u32) -> Result<(), DeviceError> {
+        self.writable()?;
         let cell = self.host_cell(offset, 4)?.cast();
         // SAFETY: 4 aligned bytes of this live buffer, touched through atomics only.
         unsafe { AtomicU32::from_ptr(cell) }.store(value, Ordering::Release);

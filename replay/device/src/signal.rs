@@ -55,6 +55,13 @@ impl Signal {
         unsafe { self.device.hsa.signal_store_relaxed(self.signal, value) }
     }
 
+    /// Stores a value with release order: what the host wrote before is seen by a packet that waited for
+    /// it.
+    pub fn release(&self, value: i64) {
+        // SAFETY: the signal is live as long as `self`.
+        unsafe { self.device.hsa.signal_store_release(self.signal, value) }
+    }
+
     /// The value, with acquire order.
     #[must_use]
     pub fn load(&self) -> i64 {

@@ -19,8 +19,6 @@ pub struct Stream {
     device_key: u64,
 }
 
-/// How long a wait polls before it sleeps between polls.
-const POLLING: Duration = Duration::from_micros(200);
 /// Sleep between polls: what the wait may add to a launch of milliseconds.
 const NAP: Duration = Duration::from_micros(20);
 
@@ -108,6 +106,7 @@ impl Stream {
         bytes: &[u8],
     ) -> Result<(), DeviceError> {
         self.own(buffer.device(), buffer.name())?;
+        buffer.writable()?;
         let dst = buffer.range(offset, bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(());
@@ -153,6 +152,41 @@ impl Stream {
         }
     }
 
+    /// Copies `bytes` bytes from one buffer to another after all earlier work, and waits for it. One of
+    /// the two is pinned host memory, which decides the direction; with both on the device, it is
+    /// device to device.
+    ///
+    /// # Errors
+    /// Out of bounds, a sealed destination, a buffer of another device, or the runtime's answer.
+    pub fn copy(
+        &self,
+        from: (&Buffer, u64),
+        to: (&Buffer, u64),
+        bytes: u64,
+    ) -> Result<(), DeviceError> {
+        let ((source, first), (target, at)) = (from, to);
+        self.own(source.device(), source.name())?;
+        self.own(target.device(), target.name())?;
+        target.writable()?;
+        let (src, dst) = (source.range(first, bytes)?, target.range(at, bytes)?);
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.synchronize()?;
+        let direction = match (source.kind().host_visible(), target.kind().host_visible()) {
+            (true, _) => CopyDirection::HostToDevice,
+            (false, true) => CopyDirection::DeviceToHost,
+            (false, false) => CopyDirection::DeviceToDevice,
+        };
+        let (src, dst) = (src.cast_const().cast(), dst.cast());
+        // SAFETY: `range` found the bytes in these two live buffers (so `bytes` fits a usize), the
+        // call waits for the copy, and the stream is live as long as `self`.
+        unsafe {
+            self.hip
+                .copy(dst, src, bytes as usize, direction, self.handle)
+        }
+    }
+
     /// Sets `len` bytes at `offset` of `buffer` to `value` after all earlier work.
     ///
     /// # Errors
@@ -165,6 +199,7 @@ impl Stream {
         len: u64,
     ) -> Result<(), DeviceError> {
         self.own(buffer.device(), buffer.name())?;
+        buffer.writable()?;
         let dst = buffer.range(offset, len)?;
         if len == 0 {
             return Ok(());
@@ -187,6 +222,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         self.usable()?;
         let (start, deadline) = (Instant::now(), self.hip.deadline());
+        let polling = self.hip.polling();
         loop {
             // SAFETY: the stream is live as long as `self`.
             if unsafe { self.hip.stream_idle(self.handle) }? {
@@ -202,7 +238,7 @@ impl Stream {
                 };
                 return Err(self.hip.hang(error));
             }
-            if waited < POLLING {
+            if waited < polling {
                 core::hint::spin_loop();
             } else {
                 std::thread::sleep(NAP);

@@ -253,3 +253,44 @@ fn a_runtime_without_graphs_is_said_by_the_missing_entry() {
         }
     ));
 }
+
+/// sglang issue 29235: a watchdog polls the device from another thread during a capture. It works,
+/// and the capture holds only what it was given.
+#[test]
+fn issue_sglang_29235_other_threads_work_during_a_capture() {
+    let (gpu, device) = common::device(Target::Gfx1201);
+    let rig = Rig::new(&device, Target::Gfx1201);
+    rig.at(1);
+    let addresses = [0, 1, 2, 3, 4].map(|index: usize| rig.buffers[index].va());
+    let args = kv_write_args(addresses, DIM);
+    let launched = gpu.counters().launches;
+    let graph = Graph::capture::<DeviceError>(&device, |capture| {
+        capture.launch(&rig.function, [1; 3], [256, 1, 1], 0, &args)?;
+        std::thread::scope(|scope| {
+            let watchdog = scope.spawn(|| {
+                let stream = device.stream();
+                stream.launch(&rig.function, [1; 3], [256, 1, 1], 0, &args)?;
+                stream.synchronize()
+            });
+            watchdog.join().unwrap()
+        })?;
+        capture.launch(&rig.function, [1; 3], [256, 1, 1], 0, &args)
+    });
+    assert_eq!(graph.unwrap().launches(), 2);
+    assert_eq!(gpu.counters().launches, launched + 1);
+}
+
+/// pytorch issue 87794: a capture on the wrong device. The launch is refused by its name, and
+/// nothing of the capture is left.
+#[test]
+fn issue_pytorch_87794_a_function_of_another_device_is_refused() {
+    let (_first, device) = common::device(Target::Gfx1201);
+    let (_second, other) = common::device(Target::Gfx1201);
+    let rig = Rig::new(&other, Target::Gfx1201);
+    let failed = Graph::capture::<DeviceError>(&device, |capture| {
+        capture.launch(&rig.function, [1; 3], [256, 1, 1], 0, &[0; 44])
+    });
+    let error = failed.unwrap_err();
+    assert!(matches!(&error, DeviceError::ForeignDevice { what } if what == "kv_write_f32"));
+    assert_eq!(rig.graph(1).launches(), 1);
+}

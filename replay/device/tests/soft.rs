@@ -284,6 +284,7 @@ impl Observer for Tape {
             } => {
                 format!("copy to {dst:#x} {bytes}")
             }
+            HipCall::Graph { launches } => format!("graph of {launches}"),
             HipCall::Copy { src, bytes, .. } => format!("copy from {src:#x} {bytes}"),
             HipCall::Memset { dst, value, bytes } => format!("memset {dst:#x} {value} {bytes}"),
         };

@@ -1,4 +1,6 @@
-//! Lowering: a checked plan and plain kernel images become the packets of one token.
+//! Lowering: segments of a checked plan and plain kernel images become packets. A plan without steps
+//! of the host is one segment, the packets of one token; what lies between segments cannot be lowered,
+//! because no segment holds it.
 //!
 //! The result is free of addresses: words that depend on one hold 0 and carry a relocation, so
 //! that the encoding digest is the same on every machine and can be recomputed without a GPU.
@@ -24,11 +26,13 @@ use refrain_packet::pm4::{Policy as Pm4Policy, encode_ib};
 use refrain_packet::reloc::{AddressFree, Bindings, Dwords, ResolveError};
 use refrain_packet::target::Gfx;
 use refrain_planner::container::CheckedPlan;
-use refrain_planner::plan::{Digest, Invalidate, Plan, StepBody};
+use refrain_planner::plan::{Digest, Invalidate, Piece, Plan, Segment};
 use std::fmt;
 
 /// Domain tag of the encoding digest.
 const ENCODING_DOMAIN: &str = "refrain 2026 encoding v1";
+/// Domain tag of the digest over several runs' digests.
+const RUNS_DOMAIN: &str = "refrain 2026 encoding runs v1";
 
 /// How packets reach the packet processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,6 +103,17 @@ pub enum LowerError {
         /// What is wrong.
         source: EncodeError,
     },
+    /// A plan with steps of the host where one tape is to hold the whole token.
+    #[error(
+        "{count} steps are the host's ({first}) and cannot be in a tape; lower the segments between \
+         them (--retain segments)"
+    )]
+    Barriers {
+        /// How many.
+        count: usize,
+        /// Names of the first.
+        first: String,
+    },
     /// The kernels are for several targets.
     #[error("kernels for {first} and {second} in one plan; make the plan again")]
     Targets {
@@ -123,7 +138,7 @@ pub enum LowerError {
     Resolve(#[from] ResolveError),
 }
 
-/// One token's packets without addresses.
+/// Packets of a segment without addresses; of a plan that is one segment, those of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lowered {
     transport: Transport,
@@ -206,7 +221,7 @@ impl Lowered {
     }
 }
 
-/// Lowers a plan for one transport and policy, and reads the result back.
+/// Lowers a plan without steps of the host for one transport and policy, and reads the result back.
 ///
 /// # Errors
 /// Any [`LowerError`]; each names the kernel, step or packet.
@@ -216,24 +231,58 @@ pub fn lower(
     transport: Transport,
     policy: Policy,
 ) -> Result<Lowered, LowerError> {
-    lower_tables(plan, images, transport, policy)
+    lower_segment(&whole(plan)?, images, transport, policy)
 }
 
-fn lower_tables(
-    tables: &Plan,
+/// The one segment of a plan.
+///
+/// # Errors
+/// [`LowerError::Barriers`].
+pub fn whole(plan: &Plan) -> Result<Segment<'_>, LowerError> {
+    let mut segments = Vec::new();
+    let mut barriers = Vec::new();
+    for piece in plan.pieces() {
+        match piece {
+            Piece::Segment(segment) => segments.push(segment),
+            Piece::Barrier(barrier) => barriers.push(barrier.name),
+        }
+    }
+    match segments.pop() {
+        Some(segment) if barriers.is_empty() => Ok(segment),
+        _ => Err(LowerError::Barriers {
+            count: barriers.len(),
+            first: barriers
+                .iter()
+                .take(NAMED)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", "),
+        }),
+    }
+}
+
+/// Names of steps that a refusal gives.
+const NAMED: usize = 3;
+
+/// Lowers one segment for one transport and policy, and reads the result back.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_segment(
+    segment: &Segment<'_>,
     images: &KernelImages,
     transport: Transport,
     policy: Policy,
 ) -> Result<Lowered, LowerError> {
-    let target = target_of(tables)?;
-    let kernels = kernel_images(tables, images)?;
-    let arena = ArenaLayout::of(tables);
-    let launches = launches(tables, &kernels, &arena, target);
+    let target = target_of(segment.plan())?;
+    let kernels = kernel_images(segment.plan(), images)?;
+    let arena = ArenaLayout::of(segment);
+    let launches = launches(segment, &kernels, &arena, target);
     let encoded = match transport {
         Transport::Aql => encode_segment(target, policy.aql, &kernels, &launches),
         Transport::Pm4 => encode_ib(target, policy.pm4, &kernels, &launches),
     };
-    let encoded = encoded.map_err(|source| encode_error(tables, source))?;
+    let encoded = encoded.map_err(|source| encode_error(segment, source))?;
     let digest = encoding_digest(&encoded);
     let entry_offsets = kernels
         .iter()
@@ -246,9 +295,48 @@ fn lower_tables(
         entry_offsets,
         digest,
     };
-    read_back(tables, &kernels, &lowered)?;
-    accept(&lint(tables, &kernels, &lowered)?)?;
+    read_back(segment, &kernels, &lowered)?;
+    accept(&lint(segment, &kernels, &lowered)?)?;
     Ok(lowered)
+}
+
+/// The runs of a plan's launches in the order in which they are published: between steps of the host,
+/// and beside split steps. A plan without such steps is one run.
+pub fn runs(plan: &Plan) -> Vec<Segment<'_>> {
+    let run = |piece| match piece {
+        Piece::Segment(segment) => Some(segment),
+        Piece::Barrier(barrier) => barrier.arm,
+    };
+    plan.pieces().into_iter().filter_map(run).collect()
+}
+
+/// Lowers every run of a plan for one transport and policy, in order.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_runs(
+    plan: &Plan,
+    images: &KernelImages,
+    transport: Transport,
+    policy: Policy,
+) -> Result<Vec<Lowered>, LowerError> {
+    let runs = runs(plan);
+    let lowered = runs
+        .iter()
+        .map(|run| lower_segment(run, images, transport, policy));
+    lowered.collect()
+}
+
+/// The `encoding` layer of a token: the digest of its one run, or of the digests of all of them.
+pub fn form_digest(runs: &[Lowered]) -> Digest {
+    if let [one] = runs {
+        return one.digest;
+    }
+    let mut hasher = blake3::Hasher::new_derive_key(RUNS_DOMAIN);
+    for run in runs {
+        hasher.update(&run.digest);
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// Refuses packets with a finding that is no warning; hazards are not waived.
@@ -302,14 +390,14 @@ pub fn kernel_images(
 }
 
 fn launches(
-    plan: &Plan,
+    segment: &Segment<'_>,
     kernels: &[launch::KernelImage],
     arena: &ArenaLayout,
     target: Gfx,
 ) -> Vec<DispatchDesc> {
-    let steps = plan.steps.iter().enumerate();
-    let describe = |(index, step): (usize, &refrain_planner::plan::Step)| {
-        let StepBody::Launch(launch) = &step.body;
+    let steps = segment.launches().iter().enumerate();
+    let describe = |(index, planned): (usize, &refrain_planner::plan::SegmentLaunch<'_>)| {
+        let launch = planned.launch;
         let kernel = launch.kernel as usize;
         let fixed = kernels
             .get(kernel)
@@ -317,35 +405,28 @@ fn launches(
         DispatchDesc {
             kernel: launch.kernel,
             groups: launch.grid,
-            group_size: plan
-                .kernels
-                .get(kernel)
-                .map_or([0; 3], |kernel| kernel.block),
+            group_size: segment.kernel(launch).map_or([0; 3], |kernel| kernel.block),
             lds_bytes: fixed,
             kernarg_offset: arena.offset(index).unwrap_or(0),
-            before: before(plan, index, target),
+            before: before(planned.wait, target),
         }
     };
     steps.map(describe).collect()
 }
 
-/// What must stand before a step. Where the capability row says that a writer which reuses a
+/// What must stand before a launch. Where the capability row says that a writer which reuses a
 /// buffer needs an acquire as well, a pure wait becomes one.
-fn before(plan: &Plan, step: usize, target: Gfx) -> Before {
+fn before(wait: Option<Invalidate>, target: Gfx) -> Before {
     let row = target.capability();
-    // Sorted by step; a plan where they are not is refused when the packets are read back.
-    let waits = &plan.schedule.waits;
-    let found = waits.binary_search_by_key(&step, |wait| wait.before as usize);
-    let wait = found.ok().and_then(|index| waits.get(index));
-    match wait.map(|wait| wait.invalidate) {
+    match wait {
         None => Before::Nothing,
         Some(Invalidate::None) if !row.war_needs_acquire.value => Before::Wait,
         Some(Invalidate::None | Invalidate::Agent) => Before::WaitAcquire(row.agent_acquire.value),
     }
 }
 
-fn encode_error(plan: &Plan, source: EncodeError) -> LowerError {
-    let step = match &source {
+fn encode_error(segment: &Segment<'_>, source: EncodeError) -> LowerError {
+    let launch = match &source {
         EncodeError::NoKernel { launch, .. }
         | EncodeError::Refused { launch, .. }
         | EncodeError::Groups { launch, .. }
@@ -356,14 +437,14 @@ fn encode_error(plan: &Plan, source: EncodeError) -> LowerError {
         EncodeError::TooLong { .. }
         | EncodeError::Empty
         | EncodeError::Packet(_)
-        | EncodeError::Aql(_) => plan.steps.len().saturating_sub(1),
+        | EncodeError::Aql(_) => segment.launches().len().saturating_sub(1),
     };
-    let name = plan
-        .steps
-        .get(step)
-        .map(|step| step.name.clone())
-        .unwrap_or_default();
-    LowerError::Encode { step, name, source }
+    let (step, name) = segment.step(launch);
+    LowerError::Encode {
+        step: step as usize,
+        name: name.to_owned(),
+        source,
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use refrain_packet::lint::{
 use refrain_packet::mutate::{Mutant, Survey, survey};
 use refrain_packet::pm4::Policy;
 use refrain_packet::reloc::ResolveError;
-use refrain_planner::plan::{self, BufferKind, Plan, StepBody};
+use refrain_planner::plan::{self, BufferKind, Segment, SegmentLaunch};
 
 /// Where the first plan buffer, the indirect buffer and the ring lie in the made-up address space.
 const BUFFERS: u64 = 0x0100_0000_0000;
@@ -35,16 +35,16 @@ struct World {
     host: HostContract,
 }
 
-/// The linter's report on one token's packets.
+/// The linter's report on one segment's packets.
 ///
 /// # Errors
 /// A relocation that no address fits; [`crate::read_back`] says more about it.
 pub fn lint(
-    plan: &Plan,
+    segment: &Segment<'_>,
     kernels: &[KernelImage],
     lowered: &Lowered,
 ) -> Result<Report, ResolveError> {
-    in_context(plan, kernels, lowered, |words, context| {
+    in_context(segment, kernels, lowered, |words, context| {
         match lowered.transport {
             Transport::Aql => lint_ring(&packets_of_words(words), context),
             Transport::Pm4 => lint_ib(words, context),
@@ -58,13 +58,13 @@ pub fn lint(
 /// # Errors
 /// As [`lint`].
 pub fn mutation_survey(
-    plan: &Plan,
+    segment: &Segment<'_>,
     kernels: &[KernelImage],
     lowered: &Lowered,
     every: usize,
     left: impl FnMut(Mutant),
 ) -> Result<Survey, ResolveError> {
-    in_context(plan, kernels, lowered, |words, context| {
+    in_context(segment, kernels, lowered, |words, context| {
         match lowered.transport {
             Transport::Aql => Survey::default(),
             Transport::Pm4 => survey(words, context, every, left),
@@ -78,12 +78,12 @@ pub fn mutation_survey(
 /// # Errors
 /// As [`lint`].
 pub fn lint_others<R>(
-    plan: &Plan,
+    segment: &Segment<'_>,
     kernels: &[KernelImage],
     lowered: &Lowered,
     act: impl FnOnce(&[u32], &dyn Fn(&[u32]) -> Report) -> R,
 ) -> Result<R, ResolveError> {
-    in_context(plan, kernels, lowered, |words, context| {
+    in_context(segment, kernels, lowered, |words, context| {
         act(words, &|others| match lowered.transport {
             Transport::Aql => lint_ring(&packets_of_words(others), context),
             Transport::Pm4 => {
@@ -103,12 +103,12 @@ pub fn lint_others<R>(
 
 /// Calls `judge` with the words under made-up addresses and everything the plan knows about them.
 fn in_context<R>(
-    plan: &Plan,
+    segment: &Segment<'_>,
     kernels: &[KernelImage],
     lowered: &Lowered,
     judge: impl FnOnce(&[u32], &Context<'_>) -> R,
 ) -> Result<R, ResolveError> {
-    let world = World::of(plan, kernels, lowered);
+    let world = World::of(segment, kernels, lowered);
     let objects: Vec<u64> = world
         .kernels
         .iter()
@@ -160,7 +160,8 @@ fn in_context<R>(
 }
 
 impl World {
-    fn of(plan: &Plan, kernels: &[KernelImage], lowered: &Lowered) -> Self {
+    fn of(segment: &Segment<'_>, kernels: &[KernelImage], lowered: &Lowered) -> Self {
+        let plan = segment.plan();
         let mut allocations = Vec::new();
         let mut bases = Vec::with_capacity(plan.buffers.len());
         let mut next = BUFFERS;
@@ -196,9 +197,9 @@ impl World {
                 ..code
             });
         }
-        let slots = kernarg_slots(plan);
-        let steps = plan.steps.iter().zip(slots);
-        let nodes = steps.map(|(step, slot)| node(plan, &step.body, slot, &bases));
+        let slots = kernarg_slots(segment);
+        let launches = segment.launches().iter().zip(slots);
+        let nodes = launches.map(|(launch, slot)| node(segment, launch, slot, &bases));
         let nodes = nodes.collect();
         let range = |kind: BufferKind| {
             let rows = plan
@@ -241,24 +242,23 @@ fn allocation(name: &str, base: u64, bytes: u64, holds: Holds) -> Allocation {
 
 /// Kernarg slots as the plan alone gives them: one after the other, each a whole number of cache
 /// lines. The arena that the packets were made with is not asked.
-fn kernarg_slots(plan: &Plan) -> Vec<Range> {
+fn kernarg_slots(segment: &Segment<'_>) -> Vec<Range> {
     let mut next = KERNARG_BASE;
-    let slot = |step: &plan::Step| {
-        let StepBody::Launch(launch) = &step.body;
-        let kernel = plan.kernels.get(launch.kernel as usize);
+    let slot = |launch: &SegmentLaunch<'_>| {
+        let kernel = segment.kernel(launch.launch);
         let bytes = kernel.map_or(0, |kernel| u64::from(kernel.kernarg_bytes));
         let range = Range::new(next, bytes);
         next += bytes.div_ceil(CACHE_LINE).max(1) * CACHE_LINE;
         range
     };
-    plan.steps.iter().map(slot).collect()
+    segment.launches().iter().map(slot).collect()
 }
 
-/// What the plan asks of a step. Nothing here comes from the encoding or from code objects.
-fn node(plan: &Plan, body: &StepBody, kernarg: Range, bases: &[u64]) -> Node {
-    let StepBody::Launch(launch) = body;
+/// What the plan asks of a launch. Nothing here comes from the encoding or from code objects.
+fn node(segment: &Segment<'_>, launch: &SegmentLaunch<'_>, kernarg: Range, bases: &[u64]) -> Node {
+    let launch = launch.launch;
     let kernel = launch.kernel as usize;
-    let planned = plan.kernels.get(kernel);
+    let planned = segment.kernel(launch);
     let regions = |list: &[plan::Region]| {
         let region = |region: &plan::Region| {
             let base = bases.get(region.buffer as usize)?;

@@ -1,4 +1,4 @@
-//! Reads emitted words back with the independent decoder and compares them with the plan.
+//! Reads emitted words back with the independent decoder and compares them with the plan's segment.
 //!
 //! Every address is bound to a made-up value of its own first, so that a swapped relocation shows.
 //! Count, order, kernels, grids, LDS, kernargs, waits, invalidations, completion: a difference
@@ -15,7 +15,7 @@ use refrain_packet::reloc::ResolveError;
 use refrain_packet::state::ShState;
 use refrain_packet::tables::registers::{initiator, reg, rsrc1, rsrc2};
 use refrain_packet::target::Capability;
-use refrain_planner::plan::{Invalidate, Launch, Plan, StepBody};
+use refrain_planner::plan::{Invalidate, Launch, Segment};
 
 /// How emitted words differ from the plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,24 +50,24 @@ pub(crate) fn object(index: usize, kernel: &KernelImage) -> u64 {
 }
 
 struct Reader<'a> {
-    plan: &'a Plan,
+    segment: &'a Segment<'a>,
     kernels: &'a [KernelImage],
     lowered: &'a Lowered,
     row: &'static Capability,
 }
 
-/// Compares `lowered` with the plan it was made from.
+/// Compares `lowered` with the segment it was made from.
 ///
 /// # Errors
 /// The first difference.
 pub fn read_back(
-    plan: &Plan,
+    segment: &Segment<'_>,
     kernels: &[KernelImage],
     lowered: &Lowered,
 ) -> Result<(), EncodingError> {
     let row = lowered.encoded.target.capability();
     let reader = Reader {
-        plan,
+        segment,
         kernels,
         lowered,
         row,
@@ -96,37 +96,29 @@ impl Reader<'_> {
         self.error(0, 0, 0, error.to_string())
     }
 
-    fn error(&self, packet: usize, dword: u32, step: usize, what: String) -> EncodingError {
-        let name = self
-            .plan
-            .steps
-            .get(step)
-            .map(|s| s.name.clone())
-            .unwrap_or_default();
+    /// An error at a packet; `launch` counts in the segment.
+    fn error(&self, packet: usize, dword: u32, launch: usize, what: String) -> EncodingError {
+        let (step, name) = self.segment.step(launch);
         EncodingError {
             packet,
             dword,
-            step,
-            name,
+            step: step as usize,
+            name: name.to_owned(),
             what,
         }
     }
 
     fn launch(&self, step: usize) -> Option<(&Launch, &KernelImage, [u32; 3])> {
-        let StepBody::Launch(launch) = &self.plan.steps.get(step)?.body;
-        let kernel = launch.kernel as usize;
+        let launch = self.segment.launches().get(step)?.launch;
         Some((
             launch,
-            self.kernels.get(kernel)?,
-            self.plan.kernels.get(kernel)?.block,
+            self.kernels.get(launch.kernel as usize)?,
+            self.segment.kernel(launch)?.block,
         ))
     }
 
     fn wait(&self, step: usize) -> Option<Invalidate> {
-        let mut waits = self.plan.schedule.waits.iter();
-        waits
-            .find(|wait| wait.before as usize == step)
-            .map(|wait| wait.invalidate)
+        self.segment.launches().get(step)?.wait
     }
 
     fn kernarg(&self, step: usize) -> u64 {
@@ -147,7 +139,7 @@ impl Reader<'_> {
     // ---- AQL ---------------------------------------------------------------------------------
 
     fn aql(&self, words: &[u32]) -> Result<(), EncodingError> {
-        let steps = self.plan.steps.len();
+        let steps = self.segment.launches().len();
         let count = words.len() / 16;
         let mut signalled = false;
         for (index, chunk) in words.chunks(16).enumerate() {
@@ -255,7 +247,7 @@ impl Reader<'_> {
     // ---- PM4 ---------------------------------------------------------------------------------
 
     fn pm4(&self, words: &[u32]) -> Result<(), EncodingError> {
-        let steps = self.plan.steps.len();
+        let steps = self.segment.launches().len();
         let mut state = ShState::default();
         let mut order = Order::default();
         let mut step = 0;
@@ -349,8 +341,8 @@ impl Reader<'_> {
     ) -> Option<String> {
         let Some((launch, kernel, block)) = self.launch(step) else {
             return Some(format!(
-                "dispatch beyond the plan's {} launches",
-                self.plan.steps.len()
+                "dispatch beyond the segment's {} launches",
+                self.segment.launches().len()
             ));
         };
         let descriptor = &kernel.descriptor;

@@ -1,8 +1,8 @@
 //! Lowering of a real plan for every target and transport, and mutations that read-back must catch.
 
 use super::{
-    KernelImages, LowerError, Lowered, Policy, Transport, kernel_images, lint, lower, lower_tables,
-    read_back,
+    KernelImages, LowerError, Lowered, Policy, Transport, kernel_images, lint, lower,
+    lower_segment, read_back, whole,
 };
 use crate::image::ImageError;
 use refrain_kernels::{Target, code_object};
@@ -27,7 +27,7 @@ fn plan(target: Target) -> CheckedPlan {
 
 fn images(target: Target) -> KernelImages {
     let mut images = KernelImages::new();
-    let digest = images.add(code_object(target).bytes).unwrap();
+    let digest = images.add(code_object(target).bytes()).unwrap();
     assert_eq!(digest, code_object(target).digest);
     images
 }
@@ -67,11 +67,13 @@ fn arena_slots_are_disjoint_cache_lines_with_the_kernargs_of_their_step() {
     let plan = plan(Target::Gfx1201);
     let lowered = lowered(&plan, Target::Gfx1201, Transport::Aql);
     let base = |buffer: u32| 0x1_0000_0000 * (u64::from(buffer) + 1);
-    let bytes = lowered.arena().fill(&plan, &base).unwrap();
+    let bytes = lowered.arena().fill(&whole(&plan).unwrap(), &base).unwrap();
     assert_eq!(bytes.len() as u64, lowered.arena().bytes());
     let mut end = 0;
     for (index, step) in plan.steps.iter().enumerate() {
-        let StepBody::Launch(launch) = &step.body;
+        let StepBody::Launch(launch) = &step.body else {
+            panic!("a launch")
+        };
         let length = plan.kernels[launch.kernel as usize].kernarg_bytes as usize;
         let offset = lowered.arena().offset(index).unwrap() as usize;
         assert!(offset >= end && offset.is_multiple_of(64), "{}", step.name);
@@ -96,7 +98,13 @@ fn flipped_bits_are_caught() {
         plan.steps.truncate(6);
         plan.schedule.waits.retain(|wait| wait.before < 6);
         let kernels = kernel_images(&plan, &images(target)).unwrap();
-        let clean = lower_tables(&plan, &images(target), transport, Policy::default()).unwrap();
+        let clean = lower_segment(
+            &whole(&plan).unwrap(),
+            &images(target),
+            transport,
+            Policy::default(),
+        )
+        .unwrap();
         for word in 0..clean.encoded.words.len() {
             if clean
                 .encoded
@@ -109,7 +117,7 @@ fn flipped_bits_are_caught() {
             for bit in 0..32 {
                 let mut bad = clean.clone();
                 bad.encoded.words[word] ^= 1 << bit;
-                if read_back(&plan, &kernels, &bad).is_ok() {
+                if read_back(&whole(&plan).unwrap(), &kernels, &bad).is_ok() {
                     let open = match transport {
                         Transport::Aql => open_aql(word, bit),
                         Transport::Pm4 => open_pm4(&clean.encoded.words, word, bit),
@@ -166,7 +174,7 @@ fn a_dropped_wait_is_caught_and_named() {
         let mut bad = clean.clone();
         let at = packet.offset as usize;
         bad.encoded.words[at..at + packet.words.len()].fill(nop);
-        let error = read_back(&plan, &kernels, &bad).unwrap_err();
+        let error = read_back(&whole(&plan).unwrap(), &kernels, &bad).unwrap_err();
         assert!(error.what.contains("no wait"), "{error}");
         assert!(!error.name.is_empty());
         waits += 1;
@@ -180,7 +188,7 @@ fn a_dropped_wait_is_caught_and_named() {
         let mut bad = clean.clone();
         let at = packet.offset as usize;
         bad.encoded.words[at..at + packet.words.len()].fill(nop);
-        let error = read_back(&plan, &kernels, &bad).unwrap_err();
+        let error = read_back(&whole(&plan).unwrap(), &kernels, &bad).unwrap_err();
         assert!(error.what.contains("invalidates"), "{error}");
         acquires += 1;
     }
@@ -196,7 +204,7 @@ fn a_dropped_barrier_bit_is_caught() {
     for wait in &plan.schedule.waits {
         let mut bad = clean.clone();
         bad.encoded.words[wait.before as usize * 16] &= !(1 << 8);
-        let error = read_back(&plan, &kernels, &bad).unwrap_err();
+        let error = read_back(&whole(&plan).unwrap(), &kernels, &bad).unwrap_err();
         assert_eq!(error.step, wait.before as usize);
         assert_eq!(error.name, plan.steps[error.step].name);
         assert!(error.what.contains("barrier"), "{error}");
@@ -223,14 +231,14 @@ fn wrong_relocations_are_caught() {
                 _ => continue,
             }
             assert!(
-                read_back(&plan, &kernels, &bad).is_err(),
+                read_back(&whole(&plan).unwrap(), &kernels, &bad).is_err(),
                 "{transport} {index}"
             );
         }
         let mut bad = clean.clone();
         bad.encoded.relocations.remove(0);
         assert!(
-            read_back(&plan, &kernels, &bad).is_err(),
+            read_back(&whole(&plan).unwrap(), &kernels, &bad).is_err(),
             "{transport}: relocation removed"
         );
     }
@@ -248,16 +256,16 @@ fn lost_and_extra_packets_are_caught() {
         .encoded
         .relocations
         .retain(|row| (row.word as usize) < short.encoded.words.len());
-    assert!(read_back(&plan, &kernels, &short).is_err());
+    assert!(read_back(&whole(&plan).unwrap(), &kernels, &short).is_err());
     let mut long = clean.clone();
     let last = clean.encoded.words[clean.encoded.words.len() - 16..].to_vec();
     long.encoded.words.extend(last);
-    assert!(read_back(&plan, &kernels, &long).is_err());
+    assert!(read_back(&whole(&plan).unwrap(), &kernels, &long).is_err());
     let mut fewer: Plan = (*plan).clone();
     fewer.steps.pop();
-    assert!(read_back(&fewer, &kernels, &clean).is_err());
+    assert!(read_back(&whole(&fewer).unwrap(), &kernels, &clean).is_err());
     let pm4 = lowered(&plan, target, Transport::Pm4);
-    assert!(read_back(&fewer, &kernels, &pm4).is_err());
+    assert!(read_back(&whole(&fewer).unwrap(), &kernels, &pm4).is_err());
 }
 
 #[test]
@@ -276,7 +284,12 @@ fn the_linter_has_nothing_to_say_and_says_what_it_did_not_check() {
         let plan = plan(target);
         let kernels = kernel_images(&plan, &images(target)).unwrap();
         for transport in Transport::ALL {
-            let report = lint(&plan, &kernels, &lowered(&plan, target, transport)).unwrap();
+            let report = lint(
+                &whole(&plan).unwrap(),
+                &kernels,
+                &lowered(&plan, target, transport),
+            )
+            .unwrap();
             assert_eq!(report.findings, [], "{target} {transport}");
             let missing: Vec<&str> = report
                 .not_checked
@@ -335,7 +348,7 @@ fn the_linter_judges_what_the_code_object_says() {
             kernels
                 .iter_mut()
                 .for_each(|row| edit(row.facts.as_mut().unwrap()));
-            let report = lint(&plan, &kernels, &lowered).unwrap();
+            let report = lint(&whole(&plan).unwrap(), &kernels, &lowered).unwrap();
             let rule = match transport {
                 Transport::Aql => aql,
                 Transport::Pm4 => pm4,
@@ -349,7 +362,7 @@ fn the_linter_judges_what_the_code_object_says() {
         }
         let mut kernels = clean.clone();
         kernels[0].facts = None;
-        let report = lint(&plan, &kernels, &lowered).unwrap();
+        let report = lint(&whole(&plan).unwrap(), &kernels, &lowered).unwrap();
         let partly: Vec<&str> = report
             .partly_checked
             .iter()
@@ -367,7 +380,7 @@ fn lds_and_kernarg_slots_are_the_plans() {
     let kernels = kernel_images(&clean, &images(target)).unwrap();
     let lowered = lowered(&clean, target, Transport::Pm4);
     let ids = |plan: &Plan| {
-        let report = lint(plan, &kernels, &lowered).unwrap();
+        let report = lint(&whole(plan).unwrap(), &kernels, &lowered).unwrap();
         let mut ids: Vec<_> = report
             .findings
             .iter()
@@ -388,7 +401,7 @@ fn lds_and_kernarg_slots_are_the_plans() {
         .for_each(|row| row.kernarg_bytes += 64);
     assert!(ids(&plan).contains(&"D08"));
     let aql = super::tests::lowered(&clean, target, Transport::Aql);
-    let report = lint(&plan, &kernels, &aql).unwrap();
+    let report = lint(&whole(&plan).unwrap(), &kernels, &aql).unwrap();
     assert!(report.has(refrain_packet::lint::Rule::A08));
 }
 
@@ -400,7 +413,12 @@ fn a_plan_without_one_of_its_waits_is_refused() {
         for index in 0..clean.schedule.waits.len() {
             let mut bad: Plan = (*clean).clone();
             let wait = bad.schedule.waits.remove(index);
-            let lowered = lower_tables(&bad, &images(target), transport, Policy::default());
+            let lowered = lower_segment(
+                &whole(&bad).unwrap(),
+                &images(target),
+                transport,
+                Policy::default(),
+            );
             let error = lowered.map(|_| ()).unwrap_err();
             assert!(
                 matches!(&error, LowerError::Lint { .. }),
@@ -420,9 +438,14 @@ fn a_buffer_beyond_twenty_bits_is_refused() {
         long.steps.extend(steps.iter().cloned());
     }
     let images = images(target);
-    let error = lower_tables(&long, &images, Transport::Pm4, Policy::default())
-        .map(|_| ())
-        .unwrap_err();
+    let error = lower_segment(
+        &whole(&long).unwrap(),
+        &images,
+        Transport::Pm4,
+        Policy::default(),
+    )
+    .map(|_| ())
+    .unwrap_err();
     let LowerError::Encode {
         source: EncodeError::TooLong { dwords, limit },
         ..
@@ -504,9 +527,14 @@ fn unusable_kernels_are_refused_by_name() {
         let symbol = plan.kernels[0].symbol.clone();
         let object = images.objects.get_mut(&plan.kernels[0].object).unwrap();
         change(&mut plan, object.get_mut(&symbol).unwrap());
-        let error = lower_tables(&plan, &images, Transport::Aql, Policy::default())
-            .map(|_| ())
-            .expect_err(name);
+        let error = lower_segment(
+            &whole(&plan).unwrap(),
+            &images,
+            Transport::Aql,
+            Policy::default(),
+        )
+        .map(|_| ())
+        .expect_err(name);
         assert!(matches!(error, LowerError::Image(_)), "{name}: {error}");
         let error = error.to_string();
         assert!(error.contains(&symbol), "{name}: {error}");
@@ -520,7 +548,7 @@ proptest::proptest! {
     /// Damaged code objects are an error or parse; they never panic.
     #[test]
     fn damaged_code_objects_do_not_panic(at in 0usize..4096, value: u8, cut in 0usize..20_000) {
-        let mut bytes = code_object(Target::Gfx1201).bytes.to_vec();
+        let mut bytes = code_object(Target::Gfx1201).bytes().to_vec();
         let length = bytes.len();
         bytes[at % length] = value;
         let _ = KernelImages::new().add(&bytes);

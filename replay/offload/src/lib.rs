@@ -2,6 +2,7 @@
 //! sides tell each other that work is there and results are written.
 //!
 //! * [`share`]: how many rows each side takes, learned from the times of the steps.
+//! * [`advice`]: what timings of all forms of step say about a whole plan.
 //! * [`handoff`]: the protocol between a host that posts steps and the workers that compute them, the
 //!   same code under threads, under a model checker and over words that a device writes.
 //!
@@ -9,5 +10,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod handoff;
 pub mod share;

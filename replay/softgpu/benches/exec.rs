@@ -96,8 +96,7 @@ fn bench(c: &mut Criterion) {
 
 /// The handlers of CPUs without AVX2 and FMA.
 fn baseline(c: &mut Criterion) {
-    let path = support::root().join("kernels/objects/gfx1100/refrain.co");
-    let gpu = Gpu::with(support::load(Target::Gfx1100, &path), true);
+    let gpu = Gpu::with(support::shipped(Target::Gfx1100), true);
     let batch = [gemv_q8_0(&gpu, 512, 256)];
     let stats = gpu.go(&batch).unwrap();
     let mut group = c.benchmark_group("exec");

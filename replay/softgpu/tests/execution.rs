@@ -449,13 +449,7 @@ fn random_words_never_panic() {
 #[test]
 fn damaged_code_never_panics() {
     for target in Target::ALL {
-        let code = support::load(
-            target,
-            &support::root()
-                .join("kernels/objects")
-                .join(target.name())
-                .join("refrain.co"),
-        );
+        let code = support::shipped(target);
         let text: Vec<u32> = code
             .text
             .chunks_exact(4)

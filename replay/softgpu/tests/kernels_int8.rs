@@ -13,7 +13,7 @@ mod tools;
 use everywhere::on_all_targets;
 use refrain_kernels::{Dtype, Habit, format, quantise};
 use support::{Gpu, Random};
-use tools::{Form, blocks_of, fresh, launch, weight};
+use tools::{Form, blocks_of, control, fresh, launch, nans, weight};
 
 const HABITS: [Habit; 3] = [Habit::Q8_0, Habit::Q8_1, Habit::Q8_K];
 
@@ -309,6 +309,73 @@ fn rotation_is_the_reference_bit_by_bit() {
             let want: Vec<u32> = x.iter().map(|v| v.to_bits()).collect();
             assert_eq!(gpu.read_u32s(y, n), want, "{n}");
             all.extend(want);
+        }
+        all
+    });
+}
+
+/// The cache in Q8_0: appended rows are those of the reference, and attention gives the bits of the f32
+/// kernels on the decoded cache.
+#[test]
+fn a_q8_0_cache_is_its_decoded_self() {
+    let (ctx, heads, kv_heads) = (320u32, 4u32, 2u32);
+    on_all_targets(|gpu| {
+        let mut random = Random(61);
+        let mut all = Vec::new();
+        for dim in [32u32, 64, 128, 256] {
+            let kv_dim = kv_heads * dim;
+            let (n, rows) = (kv_dim as usize, ctx as usize);
+            let bytes_of = Dtype::Q8_0.device_bytes(ctx.into(), kv_dim.into()).unwrap();
+            let (kcache, vcache) = (nans(gpu, "kcache", bytes_of), nans(gpu, "vcache", bytes_of));
+            let mut decoded = [Vec::new(), Vec::new()];
+            let (k, v) = (random.floats(n * rows), random.floats(n * rows));
+            for pos in 0..ctx {
+                let row = |m: &[f32]| m[pos as usize * n..][..n].to_vec();
+                let (k, v) = (row(&k), row(&v));
+                let pointers = [
+                    ("k", gpu.f32s("k", &k)),
+                    ("v", gpu.f32s("v", &v)),
+                    ("kcache", kcache),
+                    ("vcache", vcache),
+                    ("control", control(gpu, pos, 0)),
+                ];
+                let imms = [("kv_dim", kv_dim), ("ctx", ctx)];
+                launch(gpu, "kv_write_q8_0", &pointers, &imms);
+                for (cache, x) in decoded.iter_mut().zip([k, v]) {
+                    let back = dequantised(Habit::Q8_0, &x);
+                    cache.extend(back.into_iter().map(|x| x as f32));
+                }
+                // One position is one row; the others are not read.
+                if ![0, 40, 319].contains(&pos) {
+                    continue;
+                }
+                let q = gpu.f32s("q", &random.floats((heads * dim) as usize));
+                let scale = ("scale", 0.125f32.to_bits());
+                let shape = [("heads", heads), ("kv_heads", kv_heads)];
+                let run = |dtype: &str, kcache: u64, vcache: u64, more: &[(&str, u32)]| {
+                    let out = nans(gpu, "out", u64::from(heads * dim) * 4);
+                    let pointers = [
+                        ("q", q),
+                        ("kcache", kcache),
+                        ("vcache", vcache),
+                        ("control", control(gpu, pos, 0)),
+                        ("out", out),
+                    ];
+                    let imms = [&shape[..], more, &[scale]].concat();
+                    launch(
+                        gpu,
+                        &format!("attn_decode_{dtype}_d{dim}"),
+                        &pointers,
+                        &imms,
+                    );
+                    gpu.read_u32s(out, (heads * dim) as usize)
+                };
+                let [k, v] = decoded.each_ref().map(|cache| gpu.f32s("cache", cache));
+                let want = run("f32", k, v, &[]);
+                let got = run("q8_0", kcache, vcache, &[("ctx", ctx), ("kv_dim", kv_dim)]);
+                assert_eq!(got, want, "{dim} at {pos}");
+                all.extend(got);
+            }
         }
         all
     });

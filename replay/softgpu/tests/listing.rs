@@ -70,3 +70,22 @@ fn equals_llvm_objdump() {
     println!("{compared} instructions compared");
     assert!(compared > 0);
 }
+
+/// The objects of relatives, which are not executed: every word of them decodes, and their kernels are
+/// those of the target whose instructions they have.
+#[test]
+fn objects_of_every_architecture_decode() {
+    for object in refrain_kernels::code_objects() {
+        let target = Target::ALL
+            .into_iter()
+            .find(|target| target.name() == object.isa.like.name())
+            .unwrap();
+        let code = support::parse(target, object.bytes());
+        let own = support::shipped(target);
+        assert!(code.kernels.keys().eq(own.kernels.keys()), "{}", object.isa);
+        let lines = disassemble(target, code.text_va, &code.text).unwrap();
+        let undecoded = lines.iter().find_map(|line| line.text.as_ref().err());
+        assert!(undecoded.is_none(), "{}: {undecoded:?}", object.isa);
+        println!("{}: {} instructions", object.isa, lines.len());
+    }
+}

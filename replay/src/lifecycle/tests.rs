@@ -3,10 +3,12 @@
 use super::StageError;
 use crate::refusal::{Code, TABLE};
 use refrain_device::DeviceError;
+use refrain_kernels::Dtype;
 use refrain_lower::{EncodingError, ImageError, LowerError};
 use refrain_packet::kd;
 use refrain_packet::launch::EncodeError;
 use refrain_planner::placement::PlacementError;
+use refrain_planner::plan::Exec;
 use refrain_recorder::file::TapeFileError;
 use refrain_recorder::reconcile::{StepRef, TapeId};
 use refrain_recorder::source::SourceError;
@@ -239,8 +241,41 @@ fn rows() -> Vec<(Code, StageError)> {
                 source: device(),
             },
         ),
+        (Code::HostSteps, StageError::HostSteps(text())),
+        (
+            Code::HostSteps,
+            LowerError::Barriers {
+                count: 1,
+                first: text(),
+            }
+            .into(),
+        ),
+        (Code::Handshake, StageError::Handshake(text())),
+        (
+            Code::HostMemoryShort,
+            InstanceError::HostMemory {
+                needed: 2,
+                available: 1,
+            }
+            .into(),
+        ),
+        (
+            Code::Unencodable,
+            StageError::RingTooSmall {
+                packets: 2,
+                most: 1,
+            },
+        ),
     ]
 }
+
+/// Refusals that are made as such, by the session and the command line; tests/segments.rs and the
+/// command line's tests meet each.
+const DIRECT: [Code; 3] = [
+    Code::ShareNotPinned,
+    Code::NothingSpilled,
+    Code::NothingDivided,
+];
 
 /// Refusals before there is a plan.
 fn placement_rows() -> Vec<(Code, PlacementError)> {
@@ -263,7 +298,9 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
         (
             Code::HostExec,
             PlacementError::HostExec {
-                exec: "cpu".to_owned(),
+                exec: Exec::Cpu,
+                tensor: "blk.0.attn_q.weight".to_owned(),
+                dtype: Dtype::MQ4_G256,
             },
         ),
         (
@@ -279,7 +316,11 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
 
 #[test]
 fn every_code_has_an_error_and_every_error_its_code() {
-    let rows = rows();
+    let mut rows = rows();
+    let absent = DeviceError::EntryMissing {
+        call: "hipGraphLaunch",
+    };
+    rows.push((Code::GraphAbsent, StageError::Capture(absent)));
     for (code, error) in &rows {
         assert_eq!(error.code(), Some(*code), "{error}");
         let refusal = error.refusal().unwrap();
@@ -296,10 +337,20 @@ fn every_code_has_an_error_and_every_error_its_code() {
     for (code, error) in &placements {
         assert_eq!(Code::of_placement(error), Some(*code), "{error}");
     }
-    let planned = |code| placements.iter().any(|(known, _)| *known == code);
+    // Their errors are judged where they arise: replayer/tests.rs and lifecycle/transition.rs.
+    let later = [
+        Code::NotPublished,
+        Code::Transition,
+        Code::BeyondContext,
+        Code::ReplayShare,
+    ];
+    let planned =
+        |code| later.contains(&code) || placements.iter().any(|(known, _)| *known == code);
     for row in TABLE {
         assert!(
-            rows.iter().any(|(code, _)| *code == row.code) || planned(row.code),
+            rows.iter().any(|(code, _)| *code == row.code)
+                || planned(row.code)
+                || DIRECT.contains(&row.code),
             "{} is never refused",
             row.code
         );

@@ -176,6 +176,34 @@ pub(super) fn events(transport: Transport, words: &[u32], first: usize) -> Vec<T
     events
 }
 
+/// The words of one run of launches.
+#[derive(Debug, Clone)]
+pub(super) struct RunWords {
+    pub words: Vec<u32>,
+    pub launches: usize,
+    /// A packet before it waits for the host, with barrier bit and system scopes.
+    pub gated: bool,
+}
+
+/// What a token's runs do in their queue, with other words in the place of run `edited`.
+pub(super) fn token_events(
+    transport: Transport,
+    runs: &[RunWords],
+    (edited, words): (usize, &[u32]),
+    mut first: usize,
+) -> Vec<TraceEvent> {
+    let mut all = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        if run.gated {
+            all.extend([TraceEvent::Wait, TraceEvent::Fence(2)]);
+        }
+        let words = if index == edited { words } else { &run.words };
+        all.extend(events(transport, words, first));
+        first += run.launches;
+    }
+    all
+}
+
 /// The packets of an indirect buffer that was accepted when it was lowered.
 fn located(words: &[u32]) -> impl Iterator<Item = Located<'_>> {
     packets(words).filter_map(Result::ok)
@@ -216,7 +244,10 @@ mod tests {
         ring[16] = 2 | 1 << 11;
         let parts: Vec<Part> = cuts(Aql, &ring).iter().map(|cut| cut.part).collect();
         assert_eq!(parts, [W, Invalidate, Release]);
-        assert_eq!(without(Aql, &ring, cuts(Aql, &ring)[0])[0], 2 | 1 << 9 | 2 << 11);
+        assert_eq!(
+            without(Aql, &ring, cuts(Aql, &ring)[0])[0],
+            2 | 1 << 9 | 2 << 11
+        );
         assert_eq!(
             events(Aql, &ring, 5),
             [Wait, Fence(1), Launch(5), Fence(0), Launch(6)]

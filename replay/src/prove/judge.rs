@@ -5,10 +5,10 @@
 //! ran; a rule knows what they may touch at any position; the register file knows which dispatches
 //! see a value. A wait that only a rule asks for is one whose launches met at no position that ran.
 
-use super::cut::{Cut, Part, cuts, events, without};
+use super::cut::{Cut, Part, RunWords, cuts, token_events, without};
 use crate::strict::ReportKind;
 use refrain_lower::Transport;
-use refrain_packet::decode::packets;
+use refrain_packet::decode::{Located, packets};
 use refrain_packet::lint::{Report, Severity};
 use refrain_packet::packet::Packet;
 use refrain_packet::state::ShState;
@@ -38,26 +38,36 @@ pub(super) enum Verdict {
 /// One omission with its verdict.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judged {
+    /// The run of launches that it is in.
+    pub run: usize,
     pub cut: Cut,
     pub verdict: Verdict,
 }
 
-/// Judges every omission of a form's words. `traces` holds, per position, a judge of the trace of
-/// `tokens` token steps of `launches` launches each; `lint` judges other words in place of these.
+/// What a form's omissions are judged with.
+pub(super) struct Bar<'a> {
+    pub transport: Transport,
+    pub runs: &'a [RunWords],
+    /// Per position, a judge of the trace of so many token steps.
+    pub traces: &'a [(TraceJudge<'a>, u32)],
+}
+
+/// Judges every omission of one run's words, which stand under made-up addresses; `lint` judges other
+/// words in place of these.
 pub(super) fn judge(
-    transport: Transport,
+    bar: &Bar<'_>,
+    run: usize,
     words: &[u32],
-    launches: usize,
-    traces: &[(TraceJudge<'_>, u32)],
     lint: &dyn Fn(&[u32]) -> Report,
 ) -> Vec<Judged> {
+    let transport = bar.transport;
     let before = findings(&lint(words));
     let mut all = Vec::new();
     for cut in cuts(transport, words) {
         let others = without(transport, words, cut);
         let verdict = match cut.part {
             Part::Register => register(words, cut),
-            Part::Wait | Part::Invalidate => observed(transport, &others, launches, traces),
+            Part::Wait | Part::Invalidate => bar.observed(run, &others),
             Part::Release => None,
         };
         let settled = matches!(verdict, Some(Verdict::Repeated | Verdict::Unseen));
@@ -81,10 +91,10 @@ pub(super) fn judge(
             },
             (Some(verdict), _) => verdict,
             (None, Some(rule)) => Verdict::Rule(rule),
-            (None, None) if fence_repeats(transport, words, cut) => Verdict::Repeated,
+            (None, None) if bar.repeats(run, words, cut) => Verdict::Repeated,
             (None, None) => Verdict::Open,
         };
-        all.push(Judged { cut, verdict });
+        all.push(Judged { run, cut, verdict });
     }
     all
 }
@@ -106,23 +116,22 @@ fn noticed(report: &Report, before: &BTreeMap<&'static str, usize>) -> Option<&'
     let rejects = first.map(|finding| finding.rule.row().id);
     rejects.or_else(|| {
         let now = findings(report);
-        let more = |(rule, count): &(&&'static str, &usize)| before.get(*rule).unwrap_or(&0) < *count;
+        let more =
+            |(rule, count): &(&&'static str, &usize)| before.get(*rule).unwrap_or(&0) < *count;
         now.iter().find(more).map(|(rule, _)| *rule)
     })
 }
 
-/// What the traces say about a stream that lacks a wait or an invalidation in every token.
-fn observed(
-    transport: Transport,
-    words: &[u32],
-    launches: usize,
-    traces: &[(TraceJudge<'_>, u32)],
-) -> Option<Verdict> {
-    traces
-        .iter()
-        .enumerate()
-        .find_map(|(position, (judge, tokens))| {
-            let stream = |token| events(transport, words, token as usize * launches);
+impl Bar<'_> {
+    /// What the traces say about a stream that lacks a wait or an invalidation in every token.
+    fn observed(&self, run: usize, words: &[u32]) -> Option<Verdict> {
+        let launches: usize = self.runs.iter().map(|run| run.launches).sum();
+        let mut traces = self.traces.iter().enumerate();
+        traces.find_map(|(position, (judge, tokens))| {
+            let stream = |token| {
+                let first = token as usize * launches;
+                token_events(self.transport, self.runs, (run, words), first)
+            };
             let stream: Vec<_> = (0..*tokens).flat_map(stream).collect();
             let violation = judge.first(&stream)?;
             Some(Verdict::Trace {
@@ -131,19 +140,24 @@ fn observed(
                 rule: None,
             })
         })
-}
+    }
 
-/// The head invalidation of an indirect buffer stands behind the vendor packet's fence of system
-/// scope, with nothing between. The policy emits it all the same.
-fn fence_repeats(transport: Transport, words: &[u32], cut: Cut) -> bool {
-    let first_dispatch = || {
-        let mut all = packets(words).filter_map(Result::ok);
-        all.find(|packet| matches!(packet.packet, Packet::DispatchDirect { .. }))
-            .map(|packet| packet.offset)
-    };
-    transport == Transport::Pm4
-        && cut.part == Part::Invalidate
-        && first_dispatch().is_some_and(|dispatch| cut.at < dispatch)
+    /// Whether a barrier or fence of system scope stands directly before: the vendor packet's before the
+    /// head invalidation of an indirect buffer, the gate's before the first packet of a run. The policy
+    /// emits both all the same.
+    fn repeats(&self, run: usize, words: &[u32], cut: Cut) -> bool {
+        let gated = self.runs.get(run).is_some_and(|run| run.gated);
+        match self.transport {
+            Transport::Aql => gated && cut.at == 0 && cut.part != Part::Release,
+            Transport::Pm4 => {
+                let mut all = packets(words).filter_map(Result::ok);
+                let dispatch =
+                    |found: &Located<'_>| matches!(found.packet, Packet::DispatchDirect { .. });
+                let first = all.find(dispatch).map(|found| found.offset);
+                cut.part == Part::Invalidate && first.is_some_and(|first| cut.at < first)
+            }
+        }
+    }
 }
 
 /// What the register file says about a register write; `None` where a dispatch sees another value.

@@ -34,15 +34,17 @@ use crate::lifecycle::{Poisoned, Stage, StageError, images};
 use crate::open::OpenError;
 use crate::refusal::{Code, Refusal};
 use crate::replayer::ReplayError;
+use crate::segments::SegmentError;
 use refrain_kernels::Target;
-use refrain_lower::{Lowered, Transport};
+use refrain_lower::Transport;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
+use refrain_planner::plan::Exec;
 use refrain_recorder::record::default_positions;
 use refrain_recorder::{CodeObjects, EagerError, InstanceError, TensorSource};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use subject::Case;
+use subject::{Case, Packets};
 
 /// How a plan is proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +53,8 @@ pub struct ProveOptions {
     pub transports: Vec<Transport>,
     /// Seeds 0 to this less one, at least 1.
     pub seeds: u64,
-    /// Omissions per form that are executed beside those that no judge placed.
+    /// Omissions of a PM4 form that are executed beside those that no judge placed; of an AQL form a quarter
+    /// as many.
     pub sample: usize,
     /// Software GPUs that run at once; each has one thread.
     pub threads: usize,
@@ -77,6 +80,9 @@ pub enum ProveError {
     /// A proof runs on the software GPU only.
     #[error("a proof is made on the software GPU; this device or form is another")]
     NotSoft,
+    /// Rows are divided by measurement, so that two runs may differ.
+    #[error("the GPU's share of the rows is chosen by measurement; pin it, e.g. passback:0.5")]
+    ShareNotPinned,
     /// Recording, reconciling or lowering failed.
     #[error(transparent)]
     Poisoned(#[from] Poisoned),
@@ -89,6 +95,9 @@ pub enum ProveError {
     /// Replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// Replay of segments.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
     /// Strict mode reported something.
     #[error("{route} at position {position}, seed {seed}: {count} reports, the first: {first}")]
     Reported {
@@ -151,10 +160,13 @@ impl ProveError {
             | Self::Differs { .. }
             | Self::Uncaught { .. }
             | Self::Disagree { .. }
-            | Self::Replay(_) => Some(Refusal::new(Code::ProofFails, self)),
+            | Self::Replay(_)
+            | Self::Segment(_) => Some(Refusal::new(Code::ProofFails, self)),
             Self::Poisoned(poisoned) => poisoned.error.refusal(),
-            Self::Instance(error) => crate::lifecycle::instance_code(error)
-                .map(|code| Refusal::new(code, error)),
+            Self::Instance(error) => {
+                crate::lifecycle::instance_code(error).map(|code| Refusal::new(code, error))
+            }
+            Self::ShareNotPinned => Some(Refusal::new(Code::ShareNotPinned, self)),
             Self::Open(_) | Self::NotSoft | Self::Eager(_) => None,
         }
     }
@@ -181,6 +193,9 @@ pub fn prove(
     objects: &dyn CodeObjects,
     options: &ProveOptions,
 ) -> Result<Proved, ProveError> {
+    if plan.options.exec.is_some_and(Exec::is_auto) {
+        return Err(ProveError::ShareNotPinned);
+    }
     let target = target_of(plan).ok_or(ProveError::NotSoft)?;
     let case = Case {
         plan,
@@ -193,10 +208,10 @@ pub fn prove(
         error: Box::new(error),
     };
     let images = images(plan, objects).map_err(failed)?;
-    let forms: Result<Vec<Lowered>, ProveError> = options
+    let forms: Result<Vec<Packets>, ProveError> = options
         .transports
         .iter()
-        .map(|transport| case.lowered(&images, *transport))
+        .map(|transport| case.packets(&images, *transport))
         .collect();
     let forms = forms?;
     let positions = default_positions(plan.options.bucket);
@@ -220,7 +235,7 @@ pub fn prove(
         positions,
         seeds: (0..options.seeds.max(1)).collect(),
         token_steps: run.token_steps,
-        launches: run.token_steps * plan.steps.len() as u64,
+        launches: run.token_steps * plan.launches().count() as u64,
         states_compared: run.states_compared,
         scratch_poison: run.poison,
         slack: run.slack,
@@ -239,3 +254,6 @@ pub fn prove(
 fn target_of(plan: &CheckedPlan) -> Option<Target> {
     plan.kernels.first().map(|kernel| kernel.target)
 }
+
+#[cfg(test)]
+mod tests;

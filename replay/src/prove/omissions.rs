@@ -1,16 +1,17 @@
 //! One form's omissions: judged, partly executed, and counted.
 
-use super::cut::{Cut, Part};
-use super::judge::{Judged, Verdict, judge, kind_name};
+use super::cut::{Part, RunWords};
+use super::judge::{Bar, Judged, Verdict, judge, kind_name};
 use super::proof::{Executed, Form, Tally};
 use super::rerun::{Bench, Outcome, chosen};
 use super::seeds::Run;
-use super::subject::Case;
+use super::subject::{Case, Packets};
 use super::{ProveError, ProveOptions};
 use crate::lifecycle::{Poisoned, Stage};
-use refrain_lower::{Lowered, Transport, lint_others};
+use refrain_lower::{Lowered, Transport, form_digest, lint_others, runs};
 use refrain_packet::launch::KernelImage;
 use refrain_planner::identity::hex;
+use refrain_planner::plan::{Piece, Plan};
 use refrain_softgpu::strict::TraceJudge;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) fn form(
     case: Case<'_>,
     kernels: &[KernelImage],
-    lowered: &Lowered,
+    packets: &Packets,
     run: &Run,
     positions: &[u32],
     options: &ProveOptions,
@@ -31,19 +32,33 @@ pub(super) fn form(
         .iter()
         .map(|(trace, steps)| (TraceJudge::new(target, trace), *steps))
         .collect();
-    let (transport, launches) = (lowered.transport(), case.plan.steps.len());
-    let judged = lint_others(case.plan, kernels, lowered, |words, lint| {
-        judge(transport, words, launches, &traces, lint)
-    });
-    let judged = judged.map_err(|error| Poisoned {
-        stage: Stage::Lower,
-        error: Box::new(error.into()),
-    })?;
-    let chosen = chosen(&judged, options.sample);
-    let outcomes = execute(case, lowered, positions, &judged, &chosen, options)?;
+    let transport = packets.transport;
+    let words = run_words(case.plan, packets);
+    let bar = Bar {
+        transport,
+        runs: &words,
+        traces: &traces,
+    };
+    let mut judged = Vec::new();
+    for (index, (segment, lowered)) in runs(case.plan).iter().zip(&packets.runs).enumerate() {
+        let found = lint_others(segment, kernels, lowered, |words, lint| {
+            judge(&bar, index, words, lint)
+        });
+        judged.extend(found.map_err(|error| Poisoned {
+            stage: Stage::Lower,
+            error: Box::new(error.into()),
+        })?);
+    }
+    // The trace is the only judge of most of what an AQL form can lose: a smaller sample checks it.
+    let sample = match transport {
+        Transport::Pm4 => options.sample,
+        Transport::Aql => options.sample.div_ceil(4),
+    };
+    let chosen = chosen(&judged, sample);
+    let outcomes = execute(case, packets, positions, &judged, &chosen, options)?;
     let mut count = Count {
         case,
-        lowered,
+        packets,
         omissions: BTreeMap::new(),
         executed: Executed::default(),
     };
@@ -54,18 +69,46 @@ pub(super) fn form(
     }
     Ok(Form {
         transport: transport.name().to_owned(),
-        policy: lowered.encoded().policy.to_owned(),
-        encoding: hex(lowered.digest()),
-        dwords: lowered.dwords() as u64,
+        policy: packets
+            .runs
+            .first()
+            .map_or("", |run| run.encoded().policy)
+            .to_owned(),
+        encoding: hex(&form_digest(&packets.runs)),
+        runs: packets.runs.len() as u64,
+        dwords: packets.runs.iter().map(|run| run.dwords() as u64).sum(),
         omissions: count.omissions,
         executed: count.executed,
     })
 }
 
+/// The runs' words and where the host stands between them.
+pub(super) fn run_words(plan: &Plan, packets: &Packets) -> Vec<RunWords> {
+    let mut gated = Vec::new();
+    let mut host = false;
+    for piece in plan.pieces() {
+        match piece {
+            Piece::Segment(segment) => gated.push((segment.launches().len(), host)),
+            Piece::Barrier(barrier) => {
+                // Launches beside the host's rows start before it is waited for.
+                gated.extend(barrier.arm.map(|arm| (arm.launches().len(), false)));
+                host = true;
+            }
+        }
+    }
+    let rows = packets.runs.iter().zip(gated);
+    let row = |(lowered, (launches, gated)): (&Lowered, (usize, bool))| RunWords {
+        words: lowered.encoded().words.clone(),
+        launches,
+        gated,
+    };
+    rows.map(row).collect()
+}
+
 /// Outcomes of the chosen omissions, in their order; several software GPUs at once.
-fn execute(
+pub(super) fn execute(
     case: Case<'_>,
-    lowered: &Lowered,
+    packets: &Packets,
     positions: &[u32],
     judged: &[Judged],
     chosen: &[usize],
@@ -76,7 +119,7 @@ fn execute(
     std::thread::scope(|scope| {
         for _ in 0..options.threads.clamp(1, 64) {
             scope.spawn(|| {
-                let mut bench = Bench::new(case, 0, lowered, positions);
+                let mut bench = Bench::new(case, 0, packets, positions);
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let index = chosen.get(place);
@@ -93,22 +136,25 @@ fn execute(
             });
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(|error| error.into_inner());
+    let mut results = results
+        .into_inner()
+        .unwrap_or_else(|error| error.into_inner());
     results.sort_by_key(|row| row.0);
     results.into_iter().map(|row| row.1).collect()
 }
 
-struct Count<'a> {
-    case: Case<'a>,
-    lowered: &'a Lowered,
-    omissions: BTreeMap<String, Tally>,
-    executed: Executed,
+/// Counts verdicts and outcomes, and stops where they contradict each other.
+pub(super) struct Count<'a> {
+    pub case: Case<'a>,
+    pub packets: &'a Packets,
+    pub omissions: BTreeMap<String, Tally>,
+    pub executed: Executed,
 }
 
 impl Count<'_> {
-    fn add(&mut self, judged: &Judged, outcome: Option<&Outcome>) -> Result<(), ProveError> {
+    pub fn add(&mut self, judged: &Judged, outcome: Option<&Outcome>) -> Result<(), ProveError> {
         self.check(judged, outcome)?;
-        let place = self.place(judged.cut);
+        let place = self.place(judged);
         if let Some(outcome) = outcome {
             let silent = *outcome == Outcome::Silent;
             self.executed.tried += 1;
@@ -154,7 +200,7 @@ impl Count<'_> {
                 return Err(ProveError::Uncaught {
                     transport,
                     part: cut.part.name(),
-                    place: self.place(cut),
+                    place: self.place(judged),
                 });
             }
             Verdict::Trace { violation, .. } if silent => {
@@ -172,33 +218,42 @@ impl Count<'_> {
         Err(ProveError::Disagree {
             transport,
             part: cut.part.name(),
-            place: self.place(cut),
+            place: self.place(judged),
             judge,
             shown,
         })
     }
 
     fn transport(&self) -> Transport {
-        self.lowered.transport()
+        self.packets.transport
     }
 
     /// The launch that a cut stands before, by its step's name.
-    fn place(&self, cut: Cut) -> String {
+    fn place(&self, judged: &Judged) -> String {
+        let cut = judged.cut;
         let unit = match self.transport() {
             Transport::Aql => 16,
             Transport::Pm4 => 1,
         };
         let word = cut.at * unit;
-        let launches = &self.lowered.encoded().launches;
+        let lowered = self.packets.runs.get(judged.run);
+        let launches = lowered.map_or(&[][..], |run| &run.encoded().launches);
         let index = launches.partition_point(|at| *at < word);
-        let step = self.case.plan.steps.get(index);
-        let step = step.map_or("the end of the token", |step| &step.name);
+        let segment = runs(self.case.plan).into_iter().nth(judged.run);
+        let step = segment.filter(|segment| index < segment.launches().len());
+        let step = step.map_or("the end".to_owned(), |segment| {
+            segment.step(index).1.to_owned()
+        });
+        let run = match self.packets.runs.len() {
+            1 => String::new(),
+            _ => format!("run {}, ", judged.run),
+        };
         match self.transport() {
-            Transport::Aql => format!("packet {} ({step})", cut.at),
+            Transport::Aql => format!("{run}packet {} ({step})", cut.at),
             Transport::Pm4 if cut.part == Part::Register => {
-                format!("dword {} + {} (before {step})", cut.at, 2 + cut.index)
+                format!("{run}dword {} + {} (before {step})", cut.at, 2 + cut.index)
             }
-            Transport::Pm4 => format!("dword {} (before {step})", cut.at),
+            Transport::Pm4 => format!("{run}dword {} (before {step})", cut.at),
         }
     }
 }

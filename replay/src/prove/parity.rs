@@ -1,7 +1,7 @@
 //! Names the first difference between two states of a plan's buffers: step, buffer, element, ULP.
 
 use refrain_kernels::Dtype;
-use refrain_planner::plan::{BufferKind, Plan, StepBody};
+use refrain_planner::plan::{BufferKind, Plan};
 use refrain_recorder::BufferState;
 use std::fmt;
 
@@ -42,7 +42,11 @@ impl fmt::Display for Parting {
 }
 
 fn hex_le(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = bytes
+        .iter()
+        .rev()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{digits}h")
 }
 
@@ -50,7 +54,7 @@ fn hex_le(bytes: &[u8]) -> String {
 fn element_of(plan: &Plan, kind: BufferKind) -> (usize, bool) {
     match kind {
         BufferKind::Kv if plan.options.kv_dtype == Dtype::F16 => (2, true),
-        BufferKind::Kv | BufferKind::State | BufferKind::Scratch => (4, true),
+        BufferKind::Kv | BufferKind::State | BufferKind::Scratch | BufferKind::HandOff => (4, true),
         BufferKind::Control | BufferKind::Prompt => (4, false),
         BufferKind::TokenRing => (8, false),
         BufferKind::Weights | BufferKind::SpilledWeights | BufferKind::Constant => (1, false),
@@ -95,7 +99,11 @@ pub(super) fn parting(
         state.bytes.get(start..end).unwrap_or_default().to_vec()
     };
     let values = (of(a), of(b));
-    let ulp = if float { ulp(&values.0, &values.1) } else { None };
+    let ulp = if float {
+        ulp(&values.0, &values.1)
+    } else {
+        None
+    };
     Some(Parting {
         step: writer(plan, &differing),
         buffer: buffer.name.clone(),
@@ -112,12 +120,11 @@ const PLACES: usize = 1 << 16;
 /// The first step that may write one of the places.
 fn writer(plan: &Plan, places: &[(u32, u64)]) -> Option<String> {
     let step = plan.steps.iter().find(|step| {
-        let StepBody::Launch(launch) = &step.body;
-        launch.writes.iter().any(|region| {
+        let (_, mut writes) = step.effects();
+        writes.any(|region| {
             let (start, end) = region.bound();
-            let inside = |place: &(u32, u64)| {
-                place.0 == region.buffer && (start..end).contains(&place.1)
-            };
+            let inside =
+                |place: &(u32, u64)| place.0 == region.buffer && (start..end).contains(&place.1);
             places.iter().any(inside)
         })
     });

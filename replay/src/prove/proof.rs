@@ -35,7 +35,9 @@ pub enum ProofError {
         found: String,
     },
     /// The digest is not that of the rest.
-    #[error("the proof's digest is {found}, its content has {expected}; it was changed or cut: prove the plan again")]
+    #[error(
+        "the proof's digest is {found}, its content has {expected}; it was changed or cut: prove the plan again"
+    )]
     Digest {
         /// In the file.
         found: String,
@@ -96,6 +98,8 @@ pub struct Form {
     pub policy: String,
     /// Encoding digest, hex: address-independent words with relocations.
     pub encoding: String,
+    /// Runs of launches: 1, or those between and beside steps of the host.
+    pub runs: u64,
     /// Dwords of a token.
     pub dwords: u64,
     /// Omissions by what was left out.
@@ -216,7 +220,9 @@ impl Proof {
         let Some(form) = self.form(transport) else {
             let known: Vec<&str> = self.forms.iter().map(|form| &*form.transport).collect();
             let known = known.join(", ");
-            return Some(format!("the proof covers {known}, asked for is {transport}"));
+            return Some(format!(
+                "the proof covers {known}, asked for is {transport}"
+            ));
         };
         differs("program", &self.tool, PROOF_TOOL)
             .or_else(|| differs("plan", &self.plan, &plan.id_hex()))
@@ -247,6 +253,7 @@ pub(super) mod tests {
             transport: "pm4".into(),
             policy: "static".into(),
             encoding: "ab".into(),
+            runs: 1,
             dwords: 8,
             omissions: [("wait".to_owned(), tally)].into(),
             executed: super::Executed::default(),
@@ -310,7 +317,10 @@ pub(super) mod tests {
         let digest = of(good.replace("gfx1100", "gfx1151"));
         assert!(matches!(digest, ProofError::Digest { .. }), "{digest}");
         let spaced = of(good.replacen("  ", "   ", 1));
-        assert!(matches!(spaced, ProofError::NotCanonical { .. }), "{spaced}");
+        assert!(
+            matches!(spaced, ProofError::NotCanonical { .. }),
+            "{spaced}"
+        );
         let field = of(good.replacen("\"tool\"", "\"toll\"", 1));
         assert!(matches!(field, ProofError::Syntax(_)), "{field}");
     }

@@ -7,9 +7,9 @@
 use super::ProveError;
 use super::cut::{Part, without};
 use super::judge::{Judged, Verdict};
-use super::subject::{Case, Route, Subject, steps_at};
+use super::subject::{Case, Packets, Route, Subject, steps_at};
 use crate::prove::parity::parting;
-use refrain_lower::{Lowered, Transport};
+use refrain_lower::Transport;
 use refrain_recorder::BufferState;
 
 /// What execution showed of an omission.
@@ -57,67 +57,78 @@ pub(super) fn chosen(judged: &[Judged], sample: usize) -> Vec<usize> {
 pub(super) struct Bench<'a> {
     pub case: Case<'a>,
     pub seed: u64,
-    pub lowered: &'a Lowered,
+    pub packets: &'a Packets,
     pub positions: &'a [u32],
     subject: Option<Subject>,
-    /// Per position: the state that the whole form leaves.
+    /// The state that the whole form leaves, by position and number of token steps (1 or 2).
     states: Vec<Option<Vec<BufferState>>>,
 }
 
-/// Token steps of one execution.
-const STEPS: u32 = 2;
-
 impl<'a> Bench<'a> {
-    pub fn new(case: Case<'a>, seed: u64, lowered: &'a Lowered, positions: &'a [u32]) -> Self {
+    pub fn new(case: Case<'a>, seed: u64, packets: &'a Packets, positions: &'a [u32]) -> Self {
         Self {
             case,
             seed,
-            lowered,
+            packets,
             positions,
             subject: None,
-            states: vec![None; positions.len()],
+            states: vec![None; positions.len() * 3],
         }
     }
 
     fn transport(&self) -> Transport {
-        self.lowered.transport()
+        self.packets.transport
     }
 
     /// Executes one omission where its verdict can show.
     pub fn execute(&mut self, judged: &Judged) -> Result<Outcome, ProveError> {
         let position = match judged.verdict {
             Verdict::Trace { position, .. } => position,
-            _ => self.positions.len() / 2,
+            _ => 0,
+        };
+        // A wait may matter to the next token, a register does in its own.
+        let steps = match judged.cut.part {
+            Part::Register => 1,
+            _ => 2,
         };
         let mut subject = match self.subject.take() {
             Some(subject) => subject,
-            None => self.case.bare(self.seed)?,
+            None => self.case.subject(self.seed, 0, None, &[])?,
         };
         let place = self.positions.get(position).copied().unwrap_or(0);
         let plan = self.case.plan;
         let (transport, cut) = (self.transport(), judged.cut);
-        if self.states.get(position).is_none_or(Option::is_none) {
-            subject.edit(self.lowered, self.case.objects, &|words| words)?;
+        let steps = steps_at(plan, place, steps);
+        let slot = position * 3 + steps as usize;
+        if self.states.get(slot).is_none_or(Option::is_none) {
+            subject.edit(self.packets, self.case.objects, &|_, words| words)?;
             subject.set(place, self.seed)?;
-            subject.run(Route::Retained(transport), steps_at(plan, place, STEPS), None)?;
+            subject.run(Route::Retained(transport), steps, None)?;
             let after = subject.snapshot()?;
-            if let Some(slot) = self.states.get_mut(position) {
-                *slot = Some(after);
+            if let Some(state) = self.states.get_mut(slot) {
+                *state = Some(after);
             }
         }
         drop(subject.reports());
-        subject.edit(self.lowered, self.case.objects, &|words| {
-            without(transport, &words, cut)
+        subject.edit(self.packets, self.case.objects, &|run, words| {
+            if run == judged.run {
+                without(transport, &words, cut)
+            } else {
+                words
+            }
         })?;
         subject.set(place, self.seed)?;
-        let ran = subject.run(Route::Retained(transport), steps_at(plan, place, STEPS), None);
-        let report = subject.reports().first().map(|report| super::judge::kind_name(report.kind));
+        let ran = subject.run(Route::Retained(transport), steps, None);
+        let report = subject
+            .reports()
+            .first()
+            .map(|report| super::judge::kind_name(report.kind));
         let outcome = match (ran, report) {
             (Err(error), None) => return Ok(Outcome::Stopped(error.to_string())),
             // What is in flight is not known to be finished on a queue that stopped.
             (Err(_), Some(kind)) => return Ok(Outcome::Reported(kind)),
             (Ok(()), Some(kind)) => Outcome::Reported(kind),
-            (Ok(()), None) => self.compare(&subject, position)?,
+            (Ok(()), None) => self.compare(&subject, slot)?,
         };
         if cut.part != Part::Register || outcome == Outcome::Silent {
             self.subject = Some(subject);
@@ -125,9 +136,9 @@ impl<'a> Bench<'a> {
         Ok(outcome)
     }
 
-    fn compare(&self, subject: &Subject, position: usize) -> Result<Outcome, ProveError> {
+    fn compare(&self, subject: &Subject, slot: usize) -> Result<Outcome, ProveError> {
         let found = subject.snapshot()?;
-        let state = self.states.get(position).and_then(Option::as_ref);
+        let state = self.states.get(slot).and_then(Option::as_ref);
         let differs = state.and_then(|after| parting(self.case.plan, after, &found, &[]));
         Ok(match differs {
             None => Outcome::Silent,
@@ -145,6 +156,7 @@ mod tests {
     #[test]
     fn what_nobody_placed_is_executed_whole_and_the_rest_by_a_spread_sample() {
         let judged = |verdict| Judged {
+            run: 0,
             cut: Cut {
                 part: Part::Register,
                 at: 0,

@@ -1,21 +1,21 @@
 //! Executes tokens under every seed: eager launches, recorded launches made again, and each retained
 //! form, from the same state at first, middle and last position. All leave the same bytes in every
 //! buffer, whatever the seed, and strict mode reports nothing. What is left in scratch between two
-//! tokens is replaced by other bytes once per seed and changes nothing that is kept.
+//! tokens is replaced by other bytes and changes nothing that is kept.
 
 use super::parity::parting;
 use super::slack::{Slack, slack};
-use super::subject::{Case, Route, Subject, steps_at};
+use super::subject::{Case, Packets, Route, Subject, steps_at};
 use super::{ProveError, ProveOptions};
+use crate::strict::Report;
 use refrain_kernels::WordValues;
-use refrain_lower::Lowered;
 use refrain_planner::plan::BufferKind;
-use refrain_recorder::{BufferState, state_digest};
+use refrain_recorder::{BufferState, Tape, state_digest};
 use refrain_softgpu::strict::TracedLaunch;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Token steps at a position, in flight together on retained routes.
+/// Most token steps at a position, in flight together on retained routes.
 const STEPS: u32 = 2;
 /// Seed of the numbers that states are filled with; the same for all runs, which are compared.
 const FILL: u64 = 0x5EED;
@@ -42,11 +42,15 @@ struct One {
 /// Runs all seeds, several at once.
 pub(super) fn execute(
     case: Case<'_>,
-    forms: &[Lowered],
+    forms: &[Packets],
     positions: &[u32],
     options: &ProveOptions,
 ) -> Result<Run, ProveError> {
     let seeds = options.seeds.max(1);
+    let (tape, reports) = case.record(0)?;
+    silent(&reports, Route::Eager, 0, 0)?;
+    // Steps of the host are on no tape.
+    let tape = Some(&tape).filter(|_| case.plan.barriers().next().is_none());
     let next = AtomicU64::new(0);
     let results: Mutex<Vec<(u64, Result<One, ProveError>)>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -57,7 +61,7 @@ pub(super) fn execute(
                     if seed >= seeds {
                         break;
                     }
-                    let result = one(case, forms, positions, seed);
+                    let result = one(case, tape, forms, positions, seed);
                     if result.is_err() {
                         next.store(seeds, Ordering::Relaxed);
                     }
@@ -67,10 +71,12 @@ pub(super) fn execute(
             });
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(|error| error.into_inner());
+    let mut results = results
+        .into_inner()
+        .unwrap_or_else(|error| error.into_inner());
     results.sort_by_key(|row| row.0);
     let mut total = Run {
-        poison: POISON.to_vec(),
+        poison: POISON.iter().copied().take(seeds as usize).collect(),
         ..Run::default()
     };
     let mut states: Option<Vec<[u8; 32]>> = None;
@@ -106,45 +112,51 @@ struct Progress<'a> {
 
 fn one(
     case: Case<'_>,
-    forms: &[Lowered],
+    tape: Option<&Tape>,
+    forms: &[Packets],
     positions: &[u32],
     seed: u64,
 ) -> Result<One, ProveError> {
     // The first seed's traces are kept: those of the launches that one run can hold.
     let traces = if seed == 0 {
-        case.plan.steps.len() * STEPS as usize
+        case.plan.launches().count() * STEPS as usize
     } else {
         0
     };
-    let subject = case.subject(seed, traces, forms)?;
+    let subject = case.subject(seed, traces, tape, forms)?;
     let mut progress = Progress {
         case,
         subject,
         seed,
         run: Run::default(),
     };
-    // Recording ran under strict mode, on memory that nobody had written.
-    progress.silent(Route::Eager, 0)?;
-    let retained = forms.iter().map(|form| Route::Retained(form.transport()));
-    let routes: Vec<Route> = [Route::Relaunched].into_iter().chain(retained).collect();
+    let retained = forms.iter().map(|form| Route::Retained(form.transport));
+    let again = tape.map(|_| Route::Relaunched).into_iter();
+    let routes: Vec<Route> = again.chain(retained).collect();
     let mut states = Vec::with_capacity(positions.len());
     for (index, &position) in positions.iter().enumerate() {
-        let steps = steps_at(case.plan, position, STEPS);
+        // Tokens are in flight together at the first position; the step behind the last one must
+        // change nothing.
+        let middle = index > 0 && index + 1 < positions.len();
+        let steps = steps_at(case.plan, position, if middle { 1 } else { STEPS });
         let (expected, words) = progress.state(Route::Eager, position, steps, None)?;
         progress.keep_trace(position, steps, &words);
         for &route in &routes {
             let (found, _) = progress.state(route, position, steps, None)?;
             progress.compare(route, position, &expected, &found, &[])?;
         }
-        if index as u64 == seed % positions.len() as u64 {
-            let poison = POISON.get(seed as usize / positions.len() % POISON.len()).copied();
-            for &route in [Route::Eager].iter().chain(&routes) {
-                let (found, _) = progress.state(route, position, steps, poison)?;
-                let skip = [BufferKind::Scratch];
-                progress.compare(route, position, &expected, &found, &skip)?;
-            }
-        }
         states.push(state_digest(&expected));
+    }
+    // One kind of bytes per seed, until all have been tried at the first or the middle position.
+    let poisoned = POISON.get(seed as usize).copied();
+    let place = positions.get((seed % 2) as usize).or(positions.first());
+    if let (Some(poison), Some(&position)) = (poisoned, place) {
+        let steps = steps_at(case.plan, position, STEPS);
+        let (expected, _) = progress.state(Route::Eager, position, steps, None)?;
+        for &route in [Route::Eager].iter().chain(&routes) {
+            let (found, _) = progress.state(route, position, steps, Some(poison))?;
+            progress.compare(route, position, &expected, &found, &[BufferKind::Scratch])?;
+        }
     }
     let run = progress.run;
     Ok(One { run, states })
@@ -164,7 +176,7 @@ impl Progress<'_> {
         drop(self.subject.traces());
         self.subject.run(route, steps, poison)?;
         self.run.token_steps += u64::from(steps);
-        self.silent(route, position)?;
+        silent(&self.subject.reports(), route, position, self.seed)?;
         Ok((self.subject.snapshot()?, words))
     }
 
@@ -192,7 +204,11 @@ impl Progress<'_> {
         match parting(self.case.plan, expected, found, skip) {
             None => Ok(()),
             Some(parting) => {
-                let poisoned = if skip.is_empty() { "" } else { ", scratch filled between tokens" };
+                let poisoned = if skip.is_empty() {
+                    ""
+                } else {
+                    ", scratch filled between tokens"
+                };
                 Err(ProveError::Differs {
                     first: Route::Eager.to_string(),
                     second: format!("{route}{poisoned}"),
@@ -203,18 +219,18 @@ impl Progress<'_> {
             }
         }
     }
+}
 
-    fn silent(&self, route: Route, position: u32) -> Result<(), ProveError> {
-        let reports = self.subject.reports();
-        match reports.first() {
-            None => Ok(()),
-            Some(first) => Err(ProveError::Reported {
-                route: route.to_string(),
-                position,
-                seed: self.seed,
-                count: reports.len(),
-                first: first.to_string(),
-            }),
-        }
+/// Nothing was reported.
+fn silent(reports: &[Report], route: Route, position: u32, seed: u64) -> Result<(), ProveError> {
+    match reports.first() {
+        None => Ok(()),
+        Some(first) => Err(ProveError::Reported {
+            route: route.to_string(),
+            position,
+            seed,
+            count: reports.len(),
+            first: first.to_string(),
+        }),
     }
 }

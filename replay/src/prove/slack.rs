@@ -4,7 +4,7 @@
 //! but costs waits, so it is counted and shown.
 
 use refrain_kernels::{WORDS, WordValues};
-use refrain_planner::plan::{Extent, Plan, Region, StepBody};
+use refrain_planner::plan::{Extent, Plan, Region};
 use refrain_softgpu::strict::TracedLaunch;
 use serde::{Deserialize, Serialize};
 
@@ -43,10 +43,9 @@ pub(super) fn slack(
         unwritten: 0,
         widest: None,
     };
-    let launches = plan.steps.iter().filter_map(|step| match &step.body {
-        StepBody::Launch(launch) => Some((step, launch)),
-    });
+    let launches = plan.launches();
     for ((step, launch), traced) in launches.zip(trace) {
+        let step = plan.steps.get(step as usize);
         let declared = |regions: &[Region]| {
             let ranges = regions.iter().map(|region| bytes(region, words, base));
             union(ranges.collect())
@@ -63,7 +62,7 @@ pub(super) fn slack(
         let wide = unread + unwritten;
         let most = sum.widest.as_ref().map_or(0, |row| row.1);
         if wide > most {
-            sum.widest = Some((step.name.clone(), wide));
+            sum.widest = step.map(|step| (step.name.clone(), wide));
         }
     }
     sum

@@ -1,18 +1,18 @@
 //! One software GPU in strict mode with one plan on it: sets states, runs tokens by every route,
 //! collects what was found.
 //!
-//! A subject judges nothing. Its memory is fresh: the first tokens run while nothing has written the
-//! scratch buffers, so a read of bytes that nobody wrote is reported.
+//! A subject judges nothing; it hands out reports, traces and states.
 
 use super::ProveError;
 use crate::lifecycle::{Checked, Poisoned, Stage, StageError};
 use crate::open::{OpenedDevice, SoftOptions};
 use crate::replayer::Replayer;
+use crate::segments::SegmentReplayer;
 use crate::spec::DeviceSpec;
 use crate::strict::{Report, StrictConfig, declarations};
 use refrain_device::{DeviceError, Function, Module};
 use refrain_kernels::{Dtype, Target, Word, WordValues};
-use refrain_lower::{KernelImages, Lowered, Policy, Transport, lower};
+use refrain_lower::{KernelImages, Lowered, Policy, Transport, lower_runs};
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::plan::{BufferKind, Digest, Plan};
 use refrain_recorder::tape::{Entry, Place};
@@ -60,7 +60,7 @@ impl std::fmt::Display for Route {
 /// See the module.
 pub(super) struct Subject {
     // Fields drop in this order: packets in flight name the instance's buffers.
-    replayers: Vec<Replayer>,
+    retained: Vec<Retained>,
     relaunch: Option<Relaunch>,
     eager: EagerExecutor,
     pub instance: Instance,
@@ -84,14 +84,10 @@ impl Case<'_> {
         Ok((opened, gpu))
     }
 
-    /// Records and reconciles on a fresh software GPU, and binds the given forms to it.
-    pub fn subject(
-        &self,
-        seed: u64,
-        traces: usize,
-        forms: &[Lowered],
-    ) -> Result<Subject, ProveError> {
-        let (opened, gpu) = self.open(seed, traces)?;
+    /// Records and reconciles on a fresh software GPU and gives a tape of the first position. Nothing has
+    /// written its scratch buffers, so a read of bytes that nobody wrote is among the reports.
+    pub fn record(&self, seed: u64) -> Result<(Tape, Vec<Report>), ProveError> {
+        let (opened, gpu) = self.open(seed, 0)?;
         let mut tap = opened.tap();
         let tap = tap
             .as_mut()
@@ -100,20 +96,26 @@ impl Case<'_> {
             .record(self.source, self.objects, tap)?
             .reconcile()?;
         let tape = reconciled.recording().tapes.first().cloned();
-        let (instance, eager, _) = reconciled.into_parts();
-        let relaunch = tape.map(|tape| Relaunch::of(&tape, &instance, self.objects));
-        let relaunch = relaunch.transpose()?;
-        self.bound(instance, eager, relaunch, gpu, forms)
+        let tape = tape.ok_or(ProveError::NotSoft)?;
+        Ok((tape, gpu.take_reports().reports))
     }
 
-    /// A fresh software GPU with the plan's buffers, nothing recorded.
-    pub fn bare(&self, seed: u64) -> Result<Subject, ProveError> {
-        let (opened, gpu) = self.open(seed, 0)?;
+    /// A fresh software GPU with the plan's buffers, a tape's launches and the given forms.
+    pub fn subject(
+        &self,
+        seed: u64,
+        traces: usize,
+        tape: Option<&Tape>,
+        forms: &[Packets],
+    ) -> Result<Subject, ProveError> {
+        let (opened, gpu) = self.open(seed, traces)?;
         let instance = Instance::new(&opened.device, self.plan, self.source)
             .map_err(|error| poisoned(error.into()))?;
-        let eager = EagerExecutor::new(&instance, self.objects)
-            .map_err(|error| poisoned(error.into()))?;
-        self.bound(instance, eager, None, gpu, &[])
+        let eager =
+            EagerExecutor::new(&instance, self.objects).map_err(|error| poisoned(error.into()))?;
+        let relaunch = tape.map(|tape| Relaunch::of(tape, &instance, self.objects));
+        let relaunch = relaunch.transpose()?;
+        self.bound(instance, eager, relaunch, gpu, forms)
     }
 
     fn bound(
@@ -122,16 +124,16 @@ impl Case<'_> {
         eager: EagerExecutor,
         relaunch: Option<Relaunch>,
         gpu: Arc<SoftGpu>,
-        forms: &[Lowered],
+        forms: &[Packets],
     ) -> Result<Subject, ProveError> {
-        let replayers: Result<Vec<Replayer>, StageError> = forms
+        let retained: Result<Vec<Retained>, StageError> = forms
             .iter()
-            .map(|lowered| Replayer::new(&instance, lowered, self.objects, IN_FLIGHT, DEADLINE))
+            .map(|form| Retained::new(&instance, form, self.objects, &|_, words| words))
             .collect();
-        let replayers = replayers.map_err(poisoned)?;
+        let retained = retained.map_err(poisoned)?;
         gpu.declare(declarations(&instance));
         Ok(Subject {
-            replayers,
+            retained,
             relaunch,
             eager,
             instance,
@@ -140,9 +142,71 @@ impl Case<'_> {
     }
 
     /// The address-free packets for a transport.
-    pub fn lowered(&self, images: &KernelImages, transport: Transport) -> Result<Lowered, ProveError> {
-        let lowered = lower(self.plan, images, transport, Policy::default());
-        lowered.map_err(|error| poisoned(error.into()))
+    pub fn packets(
+        &self,
+        images: &KernelImages,
+        transport: Transport,
+    ) -> Result<Packets, ProveError> {
+        let runs = lower_runs(self.plan, images, transport, Policy::default());
+        let runs = runs.map_err(|error| poisoned(error.into()))?;
+        Ok(Packets { transport, runs })
+    }
+}
+
+/// One form's address-free packets: one run of launches, or several with steps of the host between.
+#[derive(Debug, Clone)]
+pub(super) struct Packets {
+    pub transport: Transport,
+    pub runs: Vec<Lowered>,
+}
+
+/// One form bound to an instance.
+enum Retained {
+    Whole(Replayer),
+    Segments(SegmentReplayer),
+}
+
+impl Retained {
+    fn new(
+        instance: &Instance,
+        packets: &Packets,
+        objects: &dyn CodeObjects,
+        edit: &dyn Fn(usize, Vec<u32>) -> Vec<u32>,
+    ) -> Result<Self, StageError> {
+        let runs = &packets.runs;
+        match &runs[..] {
+            [one] if instance.plan().barriers().next().is_none() => {
+                let edit = |words| edit(0, words);
+                let made = Replayer::edited(instance, one, objects, IN_FLIGHT, DEADLINE, &edit);
+                Ok(Self::Whole(made?))
+            }
+            _ => {
+                let made =
+                    SegmentReplayer::edited(instance, runs, objects, IN_FLIGHT, DEADLINE, edit);
+                Ok(Self::Segments(made?))
+            }
+        }
+    }
+
+    const fn transport(&self) -> Transport {
+        match self {
+            Self::Whole(replayer) => replayer.transport(),
+            Self::Segments(replayer) => replayer.transport(),
+        }
+    }
+
+    fn submit(&mut self, instance: &Instance, eager: &EagerExecutor) -> Result<(), ProveError> {
+        match self {
+            Self::Whole(replayer) => Ok(replayer.submit()?),
+            Self::Segments(replayer) => Ok(replayer.submit(instance, &mut eager.host())?),
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), ProveError> {
+        match self {
+            Self::Whole(replayer) => Ok(replayer.drain()?),
+            Self::Segments(replayer) => Ok(replayer.drain()?),
+        }
     }
 }
 
@@ -194,47 +258,39 @@ impl Subject {
                 self.instance.fill(BufferKind::Scratch, byte)?;
             }
             match route {
-                Route::Eager => self.eager.submit()?,
+                Route::Eager => self.eager.submit(&self.instance)?,
                 Route::Relaunched => match &self.relaunch {
                     Some(relaunch) => relaunch.submit(&self.instance)?,
-                    None => self.eager.submit()?,
+                    None => self.eager.submit(&self.instance)?,
                 },
-                Route::Retained(transport) => self.replayer(transport)?.submit()?,
+                Route::Retained(transport) => {
+                    let mut all = self.retained.iter_mut();
+                    let form = all.find(|form| form.transport() == transport);
+                    let form = form.ok_or(ProveError::NotSoft)?;
+                    form.submit(&self.instance, &self.eager)?;
+                }
             }
         }
         self.idle()
     }
 
     fn idle(&mut self) -> Result<(), ProveError> {
-        for replayer in &mut self.replayers {
-            replayer.drain()?;
+        for form in &mut self.retained {
+            form.drain()?;
         }
         Ok(self.eager.wait()?)
     }
 
-    fn replayer(&mut self, transport: Transport) -> Result<&mut Replayer, ProveError> {
-        let mut all = self.replayers.iter_mut();
-        all.find(|replayer| replayer.transport() == transport)
-            .ok_or(ProveError::NotSoft)
-    }
-
-    /// Puts a form with edited words in the place of all forms.
+    /// Puts a form with edited words in the place of all forms; `edit` is told the run.
     pub fn edit(
         &mut self,
-        lowered: &Lowered,
+        packets: &Packets,
         objects: &dyn CodeObjects,
-        edit: &dyn Fn(Vec<u32>) -> Vec<u32>,
+        edit: &dyn Fn(usize, Vec<u32>) -> Vec<u32>,
     ) -> Result<(), ProveError> {
-        self.replayers.clear();
-        let replayer = Replayer::edited(
-            &self.instance,
-            lowered,
-            objects,
-            IN_FLIGHT,
-            DEADLINE,
-            edit,
-        );
-        self.replayers.push(replayer.map_err(poisoned)?);
+        self.retained.clear();
+        let made = Retained::new(&self.instance, packets, objects, edit);
+        self.retained.push(made.map_err(poisoned)?);
         Ok(())
     }
 
@@ -261,15 +317,20 @@ impl Subject {
 
 /// A tape's launches with exactly the recorded bytes, pointers bound to an instance.
 struct Relaunch {
-    launches: Vec<(Function, [u32; 3], [u32; 3], u32, Vec<u8>)>,
+    launches: Vec<Again>,
+}
+
+/// One launch of a tape.
+struct Again {
+    function: Function,
+    grid: [u32; 3],
+    block: [u32; 3],
+    lds: u32,
+    kernarg: Vec<u8>,
 }
 
 impl Relaunch {
-    fn of(
-        tape: &Tape,
-        instance: &Instance,
-        objects: &dyn CodeObjects,
-    ) -> Result<Self, ProveError> {
+    fn of(tape: &Tape, instance: &Instance, objects: &dyn CodeObjects) -> Result<Self, ProveError> {
         let mut modules: Vec<(Digest, Module)> = Vec::new();
         let mut launches = Vec::new();
         for entry in &tape.entries {
@@ -303,14 +364,27 @@ impl Relaunch {
                     slot.copy_from_slice(&address.to_le_bytes());
                 }
             }
-            launches.push((function, launch.grid, launch.block, launch.lds, kernarg));
+            launches.push(Again {
+                function,
+                grid: launch.grid,
+                block: launch.block,
+                lds: launch.lds,
+                kernarg,
+            });
         }
         Ok(Self { launches })
     }
 
     fn submit(&self, instance: &Instance) -> Result<(), ProveError> {
         let stream = instance.device().stream();
-        for (function, grid, block, lds, kernarg) in &self.launches {
+        for again in &self.launches {
+            let Again {
+                function,
+                grid,
+                block,
+                lds,
+                kernarg,
+            } = again;
             let done = stream.launch(function, *grid, *block, *lds, kernarg);
             done.map_err(|source| {
                 let symbol = function.symbol().to_owned();

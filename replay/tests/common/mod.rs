@@ -8,6 +8,7 @@
 use refrain_kernels::Target;
 use refrain_planner::ModelSource;
 use refrain_planner::machine::Machine;
+use refrain_planner::placement::{ExecChoice, GpuLayers};
 use refrain_planner::{CheckedPlan, CompileOptions, compile};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::{
@@ -31,6 +32,25 @@ pub fn plan(target: Target, context: u32) -> Arc<CheckedPlan> {
     let machine = Machine::load(target.name()).unwrap();
     let options = CompileOptions {
         context: Some(context),
+        ..CompileOptions::default()
+    };
+    Arc::new(compile(&file, &machine, &options).unwrap())
+}
+
+/// A trained model, 4.2 MB, whose matrices are large enough to be divided.
+pub const TRAINED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../golden/models/austen-qwen3-4m.q8_0.gguf"
+);
+
+/// A plan of any model with so many layers on the GPU.
+pub fn placed(model: &str, target: Target, gpu_layers: u32, exec: ExecChoice) -> Arc<CheckedPlan> {
+    let file = ModelSource::open(model).unwrap();
+    let machine = Machine::load(target.name()).unwrap();
+    let options = CompileOptions {
+        context: Some(64),
+        gpu_layers: GpuLayers::Last(gpu_layers),
+        exec,
         ..CompileOptions::default()
     };
     Arc::new(compile(&file, &machine, &options).unwrap())

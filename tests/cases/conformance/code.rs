@@ -96,7 +96,7 @@ fn other_target(subject: &Subject) -> Done {
         .into_iter()
         .filter(|target| *target != subject.target)
     {
-        let bytes = code_object(target).bytes;
+        let bytes = code_object(target).bytes();
         let hip = Module::load(&subject.device, bytes);
         let hsa = Executable::load(&subject.device, bytes);
         ensure(hip.is_err() && hsa.is_err(), || {
@@ -108,7 +108,7 @@ fn other_target(subject: &Subject) -> Done {
 
 fn digest(subject: &Subject) -> Done {
     let object = code_object(subject.target);
-    let found = blake3::hash(object.bytes);
+    let found = blake3::hash(object.bytes());
     ensure(*found.as_bytes() == object.digest, || {
         format!("{} is not {}", found, hex(&object.digest))
     })

@@ -5,7 +5,7 @@ mod model;
 
 use model::{Tensor, decoded, gguf, hfq, tensors};
 use refrain_kernels::{Dtype, Op, Target, find};
-use refrain_planner::plan::{Activations, StepBody};
+use refrain_planner::plan::Activations;
 use refrain_replay::Route;
 use refrain_tests::{Setup, largest_difference, logits, long, oracle, plan, session};
 use serde::Deserialize;
@@ -119,11 +119,12 @@ fn quantising(model: &Path, activations: Activations) -> HashMap<Op, usize> {
     let plan = plan(model, setup(Target::Gfx1201, activations)).unwrap();
     let mut found = HashMap::new();
     for step in &plan.steps {
-        let StepBody::Launch(launch) = &step.body;
-        let kernel = &plan.kernels[launch.kernel as usize];
-        let op = find(&kernel.symbol).unwrap().op;
-        if matches!(op, Op::Quantise | Op::RmsNormQuantise | Op::Rotate) {
-            *found.entry(op).or_insert(0) += 1;
+        for launch in step.body.launches() {
+            let kernel = &plan.kernels[launch.kernel as usize];
+            let op = find(&kernel.symbol).unwrap().op;
+            if matches!(op, Op::Quantise | Op::RmsNormQuantise | Op::Rotate) {
+                *found.entry(op).or_insert(0) += 1;
+            }
         }
     }
     found

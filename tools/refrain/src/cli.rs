@@ -1,5 +1,6 @@
 //! The arguments of `refrain`, as data. What each command does stands in [`crate::commands`].
 
+use crate::bench::args::{BenchArgs, SchemaArgs, TraceArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use refrain_kernels::Dtype;
 use refrain_packet::target::Gfx;
@@ -46,9 +47,62 @@ pub enum Command {
     /// Print what a plan costs (memory, launches, waits, bytes per token, a bound on tokens/s), or
     /// the page of a refusal code.
     Explain(ExplainArgs),
+    /// Compare eager launches, a HIP graph and retained packets, with proof of which way ran.
+    Bench(Box<BenchArgs>),
+    /// One token as a trace for Chrome or Perfetto: launches, waits with reasons, footprints.
+    Trace(TraceArgs),
+    /// Print the JSON schema of an output.
+    Schema(SchemaArgs),
     /// Machine profiles: list, show, probe.
     #[command(subcommand)]
     Machine(MachineCommand),
+    /// Time every form of step of a plan's spilled layers over the link, on the CPU and split, and say
+    /// which exec mode and share are best on this machine.
+    OffloadBench(OffloadBenchArgs),
+}
+
+/// Arguments of `offload-bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example (no GPU needed; times of the software GPU are not a GPU's):
+  refrain plan golden/models/austen-qwen3-4m.q8_0.gguf --context 64 --gpu-layers 4 -o /tmp/spilled.plan
+  refrain offload-bench /tmp/spilled.plan --model-file golden/models/austen-qwen3-4m.q8_0.gguf")]
+pub struct OffloadBenchArgs {
+    /// Plan with spilled layers; its own execution does not matter.
+    pub plan: PathBuf,
+    /// Model. Default: the one beside the plan that it was made from.
+    #[arg(long = "model-file", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Shares of the GPU in split steps, each timed.
+    #[arg(
+        long,
+        value_name = "SHARE,…",
+        value_delimiter = ',',
+        default_value = "0.125,0.25,0.375,0.5,0.625,0.75,0.875",
+        value_parser = parse_share
+    )]
+    pub shares: Vec<f32>,
+    /// Times that each step is run.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Keep what was found in this machine profile, as starting points of controllers. They pin nothing.
+    #[arg(long, value_name = "PROFILE")]
+    pub write: Option<PathBuf>,
+    /// Device choices.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+fn parse_share(text: &str) -> Result<f32, String> {
+    match text.trim().parse::<f32>() {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err(format!(
+            "{text:?} is no share of a split: give numbers between 0 and 1"
+        )),
+    }
 }
 
 /// What to do with machine profiles.
@@ -108,6 +162,9 @@ pub enum KvArg {
     F32,
     /// Half the cache; logits differ within a stated bound.
     F16,
+    /// Blocks of 32 int8 with a scale: about a quarter of the cache.
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 impl KvArg {
@@ -116,6 +173,7 @@ impl KvArg {
         match self {
             Self::F32 => Dtype::F32,
             Self::F16 => Dtype::F16,
+            Self::Q8_0 => Dtype::Q8_0,
         }
     }
 }
@@ -142,8 +200,12 @@ impl ActivationsArg {
 /// Whether tokens are replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RetainArg {
-    /// The whole token as one tape; a refusal ends the run with exit code 77.
+    /// The whole token as one tape; a refusal ends the run with exit code 77, and so do steps of the
+    /// host.
     Whole,
+    /// Each run of launches between steps of the host (--exec cpu and passback); a refusal ends the
+    /// run with exit code 77.
+    Segments,
     /// Never: one HIP launch per step.
     None,
 }
@@ -154,6 +216,7 @@ impl RetainArg {
         match value {
             None => Retain::Auto,
             Some(Self::Whole) => Retain::Whole,
+            Some(Self::Segments) => Retain::Segments,
             Some(Self::None) => Retain::None,
         }
     }
@@ -205,9 +268,9 @@ pub struct CompileArgs {
     /// Default: all.
     #[arg(long, value_name = "N|all|auto")]
     pub gpu_layers: Option<GpuLayers>,
-    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link; `cpu` and
-    /// `passback[:SHARE]`, the GPU's share of the rows from 0 to 1, are the host, and refused.
-    /// Default: pcie.
+    /// Who multiplies the matrices of spilled layers: `pcie` is the GPU over the link, `cpu` the host,
+    /// `passback:SHARE` both at the same time, with the GPU's share of the rows from 0 to 1; without a
+    /// number it is automatic and starts at a half. Default: pcie.
     #[arg(long, value_name = "EXEC")]
     pub exec: Option<ExecChoice>,
 }
@@ -267,12 +330,25 @@ pub struct RunArgs {
     /// Device choices.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Replay, or not. Default: replay; if that is refused, say why and run eagerly.
+    /// Replay, or not. Default: replay, in segments where the plan has steps of the host; if that is
+    /// refused, say why and run eagerly.
     #[arg(long, value_enum)]
     pub retain: Option<RetainArg>,
     /// How packets reach the device.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Ends of buckets, ascending: one plan each and one for the whole context; a text goes on under
+    /// the next where its bucket ends.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "TOKENS,…",
+        conflicts_with = "bucket"
+    )]
+    pub buckets: Vec<u32>,
+    /// Fail (exit code 77) if fewer tokens were replayed.
+    #[arg(long, value_name = "PERCENT", value_parser = crate::bench::args::parse_percent)]
+    pub require_replay: Option<f64>,
     /// Tokens queued at once.
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub in_flight: u32,
@@ -288,6 +364,14 @@ pub struct RunArgs {
     /// Run eagerly too and compare tokens and every buffer byte for byte (exit code 80 if they differ).
     #[arg(long)]
     pub verify: bool,
+    /// Software GPU: report hazards, races, stale and undefined reads (exit code 1 if there are any);
+    /// SEED instead of --seed. One thread, several times slower.
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true)]
+    pub strict: Option<Option<u64>>,
+    /// Software GPU: a file of faults to inject, `what@event:N` by line or comma, `#` for comments.
+    /// Events are counted from the opening of the device.
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
     /// Model, if the first argument is a plan. Default: the one beside it that the plan was made from.
     #[arg(long = "model-file", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
@@ -540,6 +624,10 @@ pub struct PacketArgs {
     /// Transport of the plan's retained form.
     #[arg(long, value_enum, default_value = "pm4")]
     pub transport: TransportArg,
+    /// Which segment of a plan with steps of the host, from 0: runs of launches between those steps and
+    /// beside split steps, in order.
+    #[arg(long, value_name = "N", requires = "plan")]
+    pub segment: Option<u32>,
     /// What the raw words are.
     #[arg(long = "as", value_enum, default_value = "ib")]
     pub surface: SurfaceArg,

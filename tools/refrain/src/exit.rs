@@ -1,5 +1,6 @@
 //! Exit codes, and which error gets which. One table; `--help` and the tests expand from it.
 
+use crate::bench::amend::ReportError;
 use refrain_golden::{ArchiveError, RecordError, RegistryError};
 use refrain_planner::{
     FillError, LoadError, PlanError, durable::WriteError, lowering::LowerError,
@@ -39,9 +40,10 @@ exits! {
     Usage 2 "usage: an argument is missing, unknown or out of range";
     Data 65 "bad data: a model, plan, tape, profile or prompt cannot be used";
     NoInput 66 "an input file does not exist";
-    NoDevice 69 "the device is not there: library, driver, rights or card";
+    NoDevice 69 "the device is not there or not free: library, driver, rights, card or another process";
     Bug 70 "an internal contradiction: please report it";
     Io 74 "a file could not be read or written";
+    NotStationary 75 "a benchmark did not become stationary, so its speeds may not be quoted";
     Mismatch 76 "identity mismatch: a model or plan is not the one it is compared with";
     Refused 77 "refused: a reason code RFxxx follows (`refrain explain RFxxx`)";
     Differs 80 "results differ from eager execution";
@@ -109,6 +111,22 @@ pub enum CliError {
     /// A prompt that cannot be used.
     #[error("{0}")]
     Prompt(String),
+    /// A fault script that cannot be used.
+    #[error("{path}: {what}")]
+    Script {
+        /// As given.
+        path: String,
+        /// Why, and what to write.
+        what: String,
+    },
+    /// Strict mode found something.
+    #[error(
+        "strict mode has {count} different reports, printed above: the tokens may be right, the form is not safe"
+    )]
+    Reported {
+        /// Different reports.
+        count: u64,
+    },
     /// An argument that cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -141,6 +159,27 @@ pub enum CliError {
         /// Layers of identity, separated by commas.
         layers: String,
     },
+    /// A benchmark whose arms drift or scatter.
+    #[error("not stationary: {0}; run it on an idle machine, or with longer rows")]
+    NotStationary(String),
+    /// A benchmark that proves nothing about the arm it names.
+    #[error("the benchmark is not valid ({kind}): {text}; the report has every row")]
+    BenchInvalid {
+        /// Kind of failure as in the report.
+        kind: String,
+        /// Where, and both values.
+        text: String,
+    },
+    /// A fresh process that gave no report.
+    #[error("fresh process {process} gave no report (exit code {code:?}): {said}")]
+    Process {
+        /// Its number.
+        process: usize,
+        /// Its exit code.
+        code: Option<i32>,
+        /// What it wrote to stderr.
+        said: String,
+    },
     /// Sealed records that do not hold.
     #[error("{failed} of {all} records do not hold")]
     GoldenDiffers {
@@ -152,6 +191,14 @@ pub enum CliError {
     /// A record and what belongs to it do not fit together.
     #[error("{0}")]
     Golden(String),
+    /// Another process works on the device that is to be measured.
+    #[error("{device} is held by {holder}; measure when it is idle")]
+    DeviceHeld {
+        /// As given.
+        device: String,
+        /// Who.
+        holder: String,
+    },
     /// Replay and eager execution differ.
     #[error("retained and eager execution differ: {0}; do not use this form, and report it")]
     Differs(String),
@@ -237,6 +284,13 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             _ => Exit::Data,
         });
     }
+    if let Some(error) = cause.downcast_ref::<ReportError>() {
+        return Some(match error {
+            ReportError::Edited { .. } => Exit::Mismatch,
+            ReportError::EmptyNote => Exit::Usage,
+            _ => Exit::Data,
+        });
+    }
     if cause.is::<LoadError>() || cause.is::<ContainerError>() || cause.is::<TokenizerError>() {
         return Some(Exit::Data);
     }
@@ -267,7 +321,8 @@ fn of_cli(error: &CliError) -> Exit {
     match error {
         CliError::NoInput { .. } | CliError::ModelNotFound { .. } => Exit::NoInput,
         CliError::Io { .. } | CliError::NotAFile { .. } => Exit::Io,
-        CliError::Kind { .. } | CliError::NotFinite { .. } => Exit::Data,
+        CliError::Kind { .. } | CliError::NotFinite { .. } | CliError::Script { .. } => Exit::Data,
+        CliError::Reported { .. } => Exit::Failure,
         CliError::Prompt(_) | CliError::Packets(_) | CliError::TooLong { .. } => Exit::Data,
         CliError::Usage(_) | CliError::PlanFixes { .. } | CliError::ModelAmbiguous { .. } => {
             Exit::Usage
@@ -276,6 +331,15 @@ fn of_cli(error: &CliError) -> Exit {
             Exit::Mismatch
         }
         CliError::Differs(_) => Exit::Differs,
+        CliError::NotStationary(_) => Exit::NotStationary,
+        CliError::BenchInvalid { .. } => Exit::Failure,
+        // Its own code, where it is one of these.
+        CliError::Process { code, .. } => Exit::ALL
+            .iter()
+            .copied()
+            .find(|exit| Some(i32::from(exit.number())) == *code)
+            .unwrap_or(Exit::Failure),
+        CliError::DeviceHeld { .. } => Exit::NoDevice,
     }
 }
 
@@ -327,7 +391,7 @@ fn of_session(error: &SessionError) -> Exit {
     match error {
         SessionError::Poisoned(poisoned) => of_stage(&poisoned.error),
         SessionError::Instance(InstanceError::Source(error)) => of_source(error),
-        SessionError::Instance(_) if error.refusal().is_some() => Exit::Refused,
+        _ if error.refusal().is_some() => Exit::Refused,
         _ => Exit::Failure,
     }
 }
@@ -374,6 +438,14 @@ mod tests {
                 74,
             ),
             (CliError::Prompt(path()), 65),
+            (
+                CliError::Script {
+                    path: path(),
+                    what: path(),
+                },
+                65,
+            ),
+            (CliError::Reported { count: 1 }, 1),
             (CliError::Packets(path()), 65),
             (CliError::NotFinite { tokens: 0 }, 65),
             (CliError::Usage(path()), 2),
@@ -394,6 +466,22 @@ mod tests {
             (CliError::GoldenDiffers { failed: 1, all: 2 }, 76),
             (CliError::Golden(path()), 76),
             (CliError::Differs(path()), 80),
+            (CliError::NotStationary(path()), 75),
+            (
+                CliError::BenchInvalid {
+                    kind: path(),
+                    text: path(),
+                },
+                1,
+            ),
+            (
+                CliError::Process {
+                    process: 0,
+                    code: Some(77),
+                    said: path(),
+                },
+                77,
+            ),
         ];
         for (error, code) in rows {
             let text = error.to_string();

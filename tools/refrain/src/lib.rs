@@ -16,6 +16,7 @@ pub use refrain_recorder as recorder;
 pub use refrain_replay as replay;
 pub use refrain_softgpu as softgpu;
 
+pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod exit;

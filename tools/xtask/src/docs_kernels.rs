@@ -1,10 +1,12 @@
 //! Generates `docs/kernels.md` from the catalog and the code objects' metadata.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
+use object::{Object, ObjectSection, ObjectSymbol};
 use refrain_kernels::{
-    Access, ArgKind, Effect, Factor, Grid, KernelRow, Need, Span, Term, WORDS, Writer, catalog,
+    Access, ArgKind, Effect, Factor, Grid, KernelRow, Need, Op, Span, Term, WORDS, Writer, catalog,
 };
 
 use crate::bless::Generated;
@@ -15,10 +17,16 @@ const PAGE: &str = "docs/kernels.md";
 
 /// The page.
 pub(crate) fn generate(repo: &Repo) -> Result<Vec<Generated>> {
-    Ok(vec![(PAGE, page(&manifest::objects(repo)?)?)])
+    let all = manifest::objects(repo)?;
+    let targets: Vec<Built> = all.into_iter().filter(Built::is_target).collect();
+    let counted = String::from_utf8(repo.read(COUNTED)?)?;
+    Ok(vec![(PAGE, page(&targets, &counted)?)])
 }
 
-fn page(objects: &[Built]) -> Result<String> {
+/// Instructions per weight as the software GPU counted them: written by its test `kernels_cost`.
+const COUNTED: &str = "kernels/objects/cost.txt";
+
+fn page(objects: &[Built], counted: &str) -> Result<String> {
     let mut out = String::from(
         "# Kernels\n\nWritten by `cargo xtask bless` from the catalog (`kernels/src/rows.rs`) and \
          the code objects (`kernels/objects`).\nFormulas and summation orders stand in \
@@ -30,6 +38,7 @@ fn page(objects: &[Built]) -> Result<String> {
         "Compiler: {compiler}. All kernels: wave32, no scratch, no spills.\n"
     )?;
     resources(&mut out, objects)?;
+    weights(&mut out, objects, counted)?;
     control(&mut out)?;
     writeln!(out, "## Arguments and effects\n")?;
     writeln!(
@@ -47,7 +56,7 @@ fn resources(out: &mut String, objects: &[Built]) -> Result<()> {
     writeln!(out, "## Resources\n")?;
     write!(out, "| kernel | block | grid | kernarg B | LDS B |")?;
     for object in objects {
-        write!(out, " {0} SGPR/VGPR |", object.target)?;
+        write!(out, " {0} SGPR/VGPR |", object.isa)?;
     }
     writeln!(
         out,
@@ -65,14 +74,82 @@ fn resources(out: &mut String, objects: &[Built]) -> Result<()> {
         )?;
         for object in objects {
             let facts = object.facts.kernels.iter().find(|k| k.name == row.symbol);
-            let facts =
-                facts.with_context(|| format!("{} has no {}", object.target, row.symbol))?;
+            let facts = facts.with_context(|| format!("{} has no {}", object.isa, row.symbol))?;
             write!(out, " {}/{} |", facts.sgprs, facts.vgprs)?;
         }
         writeln!(out)?;
     }
     writeln!(out)?;
     Ok(())
+}
+
+/// Kernels that read weights: bytes and wave-instructions per weight, and how wide they load.
+fn weights(out: &mut String, objects: &[Built], counted: &str) -> Result<()> {
+    writeln!(
+        out,
+        "## Weights\n\nBytes of the device layout per weight; vector loads of 16 bytes, and all \
+         others, in the machine code of gfx1201;\nwave-instructions per weight, counted on the \
+         software GPU at 32 rows of 4,096 columns (no time, and no\nGPU's): `kernels/objects/cost.txt`.\n"
+    )?;
+    writeln!(
+        out,
+        "| kernel | B / weight | 16-byte loads | other loads | gfx1100 | gfx1201 |\n\
+         |---|--:|--:|--:|--:|--:|"
+    )?;
+    let object = objects.last().context("no target")?;
+    let loads = loads(object)?;
+    for row in catalog().iter().filter(|row| reads_weights(row)) {
+        let Some(dtype) = row.dtype else { continue };
+        let bytes = dtype.device_bytes(1, 256)? as f64 / 256.0;
+        let (wide, other) = loads.get(row.symbol).copied().unwrap_or_default();
+        let each = |target: &str| {
+            let prefix = format!("{target} {} ", row.symbol);
+            let mut lines = counted.lines();
+            let found = lines.find_map(|line| line.strip_prefix(&prefix));
+            found.unwrap_or("").to_owned()
+        };
+        writeln!(
+            out,
+            "| `{}` | {bytes:.4} | {wide} | {other} | {} | {} |",
+            row.symbol,
+            each("gfx1100"),
+            each("gfx1201")
+        )?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+fn reads_weights(row: &KernelRow) -> bool {
+    let mut effects = row.effects.iter();
+    row.op != Op::Embed && effects.any(|effect| matches!(effect.span, Span::Activation(_)))
+}
+
+/// Vector loads of 16 bytes and others, by kernel.
+fn loads(built: &Built) -> Result<BTreeMap<String, (usize, usize)>> {
+    let file = object::File::parse(&*built.bytes)?;
+    let text = file.section_by_name(".text").context("no .text")?;
+    let target = refrain_softgpu::isa::Target::ALL
+        .into_iter()
+        .find(|target| target.name() == built.isa.name)
+        .context("not a target of the software GPU")?;
+    let lines = refrain_softgpu::isa::disassemble(target, text.address(), text.data()?)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", built.isa))?;
+    let mut found = BTreeMap::new();
+    for symbol in file.dynamic_symbols() {
+        let range = symbol.address()..symbol.address() + symbol.size();
+        let inside = lines.iter().filter(|line| range.contains(&line.address));
+        let texts = inside.filter_map(|line| line.text.as_ref().ok());
+        let loads: Vec<_> = texts
+            .filter(|text| text.starts_with("global_load_"))
+            .collect();
+        let wide = loads
+            .iter()
+            .filter(|text| text.starts_with("global_load_b128"))
+            .count();
+        found.insert(symbol.name()?.to_owned(), (wide, loads.len() - wide));
+    }
+    Ok(found)
 }
 
 fn grid(row: &KernelRow) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use refrain_kernels::Target;
+use refrain_kernels::{ISAS, Isa};
 
 use crate::repo::{self, Repo};
 use crate::{disasm, manifest, object_lint};
@@ -33,11 +33,17 @@ pub(crate) const FLAGS: [&str; 12] = [
     "-disable-machine-sink",
 ];
 
-/// Builds every target, then writes the manifest and the catalog's table.
+/// Level of the packed objects: the most that the compressor does.
+const PACKING: u8 = 10;
+
+/// Builds every architecture, then writes the manifest and the catalog's table.
 pub(crate) fn build(repo: &Repo, out: &mut impl Write) -> Result<()> {
     compiler_version()?;
-    for target in Target::ALL {
-        compile(repo, target, &repo.object(target))?;
+    let scratch = tempfile::tempdir()?;
+    for isa in &ISAS {
+        let bytes = compiled(repo, isa, scratch.path())?;
+        let packed = miniz_oxide::deflate::compress_to_vec_zlib(&bytes, PACKING);
+        repo::write(&repo.object(isa), &packed)?;
     }
     let objects = manifest::objects(repo)?;
     for (path, text) in manifest::render(&objects, &source_digest(repo)?)? {
@@ -46,8 +52,11 @@ pub(crate) fn build(repo: &Repo, out: &mut impl Write) -> Result<()> {
     for object in &objects {
         writeln!(
             out,
-            "{}: {} bytes, blake3 {}",
-            object.target, object.size, object.digest
+            "{}: {} bytes, packed {}, blake3 {}",
+            object.isa,
+            object.bytes.len(),
+            object.packed,
+            object.digest
         )?;
     }
     lint(repo, out)
@@ -67,16 +76,14 @@ pub(crate) fn check(repo: &Repo, out: &mut impl Write) -> Result<()> {
     }
     let scratch = tempfile::tempdir()?;
     for object in &committed {
-        let rebuilt = scratch.path().join(format!("{}.co", object.target));
-        compile(repo, object.target, &rebuilt)?;
-        let digest = blake3::hash(&repo::read(&rebuilt)?);
+        let digest = blake3::hash(&compiled(repo, object.isa, scratch.path())?);
         ensure!(
             digest == object.digest,
             "{}: rebuilt {digest}, committed {}: run cargo xtask kernels and commit",
-            object.target,
+            object.isa,
             object.digest
         );
-        writeln!(out, "{}: rebuilt byte for byte", object.target)?;
+        writeln!(out, "{}: rebuilt byte for byte", object.isa)?;
     }
     for (path, text) in manifest::render(&committed, &source_digest(repo)?)? {
         ensure!(
@@ -90,12 +97,15 @@ pub(crate) fn check(repo: &Repo, out: &mut impl Write) -> Result<()> {
 /// Examines the objects on disk.
 pub(crate) fn lint(repo: &Repo, out: &mut impl Write) -> Result<()> {
     let mut findings = 0;
+    let scratch = tempfile::tempdir()?;
     for object in manifest::objects(repo)? {
-        let listings = disasm::disassemble(&repo.object(object.target))?;
-        let mut lines = object_lint::metadata(object.target, &object.facts);
+        let unpacked = scratch.path().join("refrain.co");
+        repo::write(&unpacked, &object.bytes)?;
+        let listings = disasm::disassemble(&unpacked)?;
+        let mut lines = object_lint::metadata(object.isa, &object.facts);
         lines.extend(object_lint::instructions(&listings));
         for line in &lines {
-            writeln!(out, "{}: {line}", object.target)?;
+            writeln!(out, "{}: {line}", object.isa)?;
         }
         findings += lines.len();
         let instructions: usize = listings.iter().map(|l| l.instructions.len()).sum();
@@ -103,7 +113,7 @@ pub(crate) fn lint(repo: &Repo, out: &mut impl Write) -> Result<()> {
         writeln!(
             out,
             "{}: {kernels} kernels, {instructions} instructions",
-            object.target
+            object.isa
         )?;
     }
     ensure!(findings == 0, "{findings} findings in the code objects");
@@ -187,12 +197,15 @@ fn compiler_version() -> Result<String> {
     Ok(line.to_owned())
 }
 
-fn compile(repo: &Repo, target: Target, to: &Path) -> Result<()> {
-    if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
-    }
+fn compiled(repo: &Repo, isa: &Isa, scratch: &Path) -> Result<Vec<u8>> {
+    let object = scratch.join(format!("{isa}.co"));
+    compile(repo, isa, &object)?;
+    repo::read(&object)
+}
+
+fn compile(repo: &Repo, isa: &Isa, to: &Path) -> Result<()> {
     let output = Command::new(CLANG)
-        .arg(format!("--offload-arch={target}"))
+        .arg(format!("--offload-arch={isa}"))
         .args(FLAGS)
         .arg(repo.path(SOURCE))
         .arg("-o")
@@ -201,7 +214,7 @@ fn compile(repo: &Repo, target: Target, to: &Path) -> Result<()> {
         .with_context(|| format!("cannot run {CLANG}"))?;
     if !output.status.success() {
         bail!(
-            "{CLANG} for {target}:\n{}",
+            "{CLANG} for {isa}:\n{}",
             String::from_utf8_lossy(&output.stderr)
         );
     }

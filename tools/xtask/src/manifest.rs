@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
-use refrain_kernels::Target;
+use refrain_kernels::{ISAS, Isa, unpack};
 
 use crate::metadata::{self, ObjectFacts};
 use crate::repo::{self, Repo};
@@ -12,26 +12,39 @@ use crate::repo::{self, Repo};
 pub(crate) const MANIFEST: &str = "kernels/objects/manifest.toml";
 pub(crate) const TABLE: &str = "kernels/src/objects_table.rs";
 
-/// One target's object as it lies on disk.
+/// One architecture's object as it lies on disk.
 pub(crate) struct Built {
-    pub(crate) target: Target,
-    pub(crate) size: usize,
+    pub(crate) isa: &'static Isa,
+    /// The unpacked object.
+    pub(crate) bytes: Vec<u8>,
+    /// Length of the packed one.
+    pub(crate) packed: usize,
     pub(crate) digest: blake3::Hash,
     pub(crate) facts: ObjectFacts,
 }
 
-/// Reads every target's object. All must come from one compiler.
+impl Built {
+    /// Whether it is a target's own object, whose kernels are recorded one by one.
+    pub(crate) fn is_target(&self) -> bool {
+        self.isa == self.isa.like.isa()
+    }
+}
+
+/// Reads every architecture's object. All must come from one compiler.
 pub(crate) fn objects(repo: &Repo) -> Result<Vec<Built>> {
-    let built: Vec<Built> = Target::ALL
-        .into_iter()
-        .map(|target| {
-            let path = repo.object(target);
-            let bytes = repo::read(&path)?;
+    let built: Vec<Built> = ISAS
+        .iter()
+        .map(|isa| {
+            let path = repo.object(isa);
+            let file = repo::read(&path)?;
+            let bytes =
+                unpack(&file).with_context(|| format!("{}: not a zlib stream", path.display()))?;
             let facts = metadata::read(&bytes).with_context(|| path.display().to_string())?;
             Ok(Built {
-                target,
-                size: bytes.len(),
+                isa,
+                packed: file.len(),
                 digest: blake3::hash(&bytes),
+                bytes,
                 facts,
             })
         })
@@ -76,10 +89,11 @@ fn manifest(objects: &[Built], compiler: &str, sources: &str) -> Result<String> 
     )?;
     writeln!(out, "sources = \"{sources}\"")?;
     for object in objects {
-        writeln!(out, "\n[{}]", object.target)?;
+        writeln!(out, "\n[{}]", object.isa)?;
         writeln!(out, "blake3 = \"{}\"", object.digest.to_hex())?;
-        writeln!(out, "bytes = {}", object.size)?;
-        for k in &object.facts.kernels {
+        writeln!(out, "bytes = {}", object.bytes.len())?;
+        writeln!(out, "packed = {}", object.packed)?;
+        for k in object.facts.kernels.iter().filter(|_| object.is_target()) {
             writeln!(
                 out,
                 "kernels.{} = {{ kernarg = {}, lds = {}, scratch = {}, sgprs = {}, vgprs = {} }}",
@@ -100,15 +114,25 @@ fn table(objects: &[Built], compiler: &str) -> Result<String> {
          scratch_bytes,\n        sgprs,\n        vgprs,\n    }\n}\n\n",
     );
     writeln!(out, "pub(crate) const COMPILER: &str = \"{compiler}\";")?;
+    writeln!(
+        out,
+        "\n/// In the order of `ISAS`; kernels of the targets themselves.\n#[rustfmt::skip]\n\
+         pub(crate) const OBJECTS: [&ObjectTable; {}] = [",
+        objects.len()
+    )?;
     for object in objects {
-        let name = object.target.name().to_uppercase();
+        writeln!(out, "    &{},", object.isa.name.to_uppercase())?;
+    }
+    writeln!(out, "];")?;
+    for object in objects {
+        let name = object.isa.name.to_uppercase();
         writeln!(
             out,
-            "\n#[rustfmt::skip]\npub(crate) static {name}: ObjectTable = ObjectTable {{"
+            "\n#[rustfmt::skip]\nconst {name}: ObjectTable = ObjectTable {{"
         )?;
         writeln!(out, "    digest: {:?},", object.digest.as_bytes())?;
         writeln!(out, "    kernels: &[")?;
-        for k in &object.facts.kernels {
+        for k in object.facts.kernels.iter().filter(|_| object.is_target()) {
             writeln!(
                 out,
                 "        facts(\"{}\", {}, {}, {}, {}, {}),",

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn committed_objects_parse() {
         for target in Target::ALL {
-            let facts = read(code_object(target).bytes).unwrap();
+            let facts = read(code_object(target).bytes()).unwrap();
             assert_eq!(facts.mach, target.mach(), "{target}");
             assert!(
                 facts.compiler.contains("clang version"),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn damaged_objects_are_errors() {
-        let good = code_object(Target::Gfx1100).bytes;
+        let good = code_object(Target::Gfx1100).bytes();
         assert!(read(&[]).is_err());
         assert!(read(&good[..good.len() / 2]).is_err());
         let mut no_note = good.to_vec();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use refrain_kernels::Target;
+use refrain_kernels::Isa;
 
 /// The checkout this xtask was built from.
 pub(crate) struct Repo {
@@ -34,8 +34,9 @@ impl Repo {
         self.root.join(relative)
     }
 
-    pub(crate) fn object(&self, target: Target) -> PathBuf {
-        self.path(&format!("kernels/objects/{target}/refrain.co"))
+    /// The packed code object of an architecture.
+    pub(crate) fn object(&self, isa: &Isa) -> PathBuf {
+        self.path(&format!("kernels/objects/{isa}/refrain.co.z"))
     }
 
     pub(crate) fn read(&self, relative: &str) -> Result<Vec<u8>> {

@@ -5,21 +5,23 @@ use refrain_kernels::{CatalogError, Habit};
 use crate::CpuError;
 use crate::exact::half;
 
-/// Elements that share one entry of [`Activation::sums`].
-pub(crate) const PART: usize = 16;
+/// Codes of 32 elements.
+pub(crate) type Group = [[u8; 4]; 8];
 
 /// A checked view of a quantised activation (`refrain_kernels::quantise`, or the GPU's), with its scales
 /// in f32 and the sums of its codes. Made once per vector and read by all rows and threads.
 #[derive(Clone, Debug)]
 pub struct Activation<'a> {
     habit: Habit,
-    /// Codes, four to a word, and their number.
-    words: &'a [[u8; 4]],
+    /// Codes, in words of four, eight to a group.
+    groups: &'a [Group],
     /// Scale per block of the habit.
     d: Vec<f32>,
     /// s of Q8_1 per 32 elements; empty otherwise.
     s: Vec<f32>,
-    /// Sum of the codes per 16 elements.
+    /// Sums of the codes of both halves of a group.
+    halves: Vec<[i32; 2]>,
+    /// Sum of the codes of a group.
     sums: Vec<i32>,
 }
 
@@ -59,13 +61,16 @@ impl<'a> Activation<'a> {
                 (d.collect(), Vec::new())
             }
         };
-        let sum = |part: &[u8]| part.iter().map(|code| i32::from(code.cast_signed())).sum();
+        let sum = |half: &[u8; 16]| half.iter().map(|code| i32::from(code.cast_signed())).sum();
+        let halves: Vec<i32> = codes.as_chunks::<16>().0.iter().map(sum).collect();
+        let halves = halves.as_chunks::<2>().0.to_vec();
         Ok(Self {
             habit,
-            words: codes.as_chunks::<4>().0,
+            groups: codes.as_chunks::<4>().0.as_chunks::<8>().0,
             d,
             s,
-            sums: codes.chunks_exact(PART).map(sum).collect(),
+            sums: halves.iter().map(|half| half[0] + half[1]).collect(),
+            halves,
         })
     }
 
@@ -78,7 +83,7 @@ impl<'a> Activation<'a> {
     /// Elements.
     #[must_use]
     pub const fn k(&self) -> usize {
-        self.words.len() * 4
+        self.groups.len() * 32
     }
 
     pub(crate) fn d(&self) -> &[f32] {
@@ -89,28 +94,18 @@ impl<'a> Activation<'a> {
         &self.s
     }
 
-    /// Codes of group `index` of 32 elements as eight words, and the sums of its halves.
-    #[inline(always)]
-    pub(crate) fn group(&self, index: usize) -> ([i32; 8], [i32; 2]) {
-        let words = &self.words[8 * index..8 * index + 8];
-        let mut q = [0; 8];
-        for (q, word) in q.iter_mut().zip(words) {
-            *q = i32::from_le_bytes(*word);
-        }
-        (q, [self.sums[2 * index], self.sums[2 * index + 1]])
+    /// Groups of 32 elements.
+    pub(crate) const fn groups(&self) -> &'a [Group] {
+        self.groups
     }
 
-    /// Codes of group `index` of 32 elements.
-    #[inline(always)]
-    pub(crate) fn codes(&self, index: usize) -> &[u8; 32] {
-        const NONE: &[u8; 32] = &[0; 32];
-        let words = &self.words[8 * index..8 * index + 8];
-        words.as_flattened().first_chunk().unwrap_or(NONE)
+    /// Sums of the codes of both halves of each group.
+    pub(crate) fn halves(&self) -> &[[i32; 2]] {
+        &self.halves
     }
 
-    /// Sum of the codes of group `index` of 32 elements.
-    #[inline(always)]
-    pub(crate) fn sum32(&self, index: usize) -> i32 {
-        self.sums[2 * index] + self.sums[2 * index + 1]
+    /// Sum of the codes of each group.
+    pub(crate) fn sums(&self) -> &[i32] {
+        &self.sums
     }
 }

@@ -4,17 +4,22 @@ use std::ops::Range;
 
 use super::packed::{Packed16, ROWS};
 use super::wide::{Portable, Wide};
-use super::{Activation, Kind, Layout, PARTIALS, Scaling, Sums, Write};
+use super::{Activation, Kind, Layout, PARTIALS, Scaling, Sums, Write, specialise};
 use crate::Isa;
 
 type Weight<'w> = (&'w Packed16<'w>, &'w Layout);
 
 const NIBBLES: u32 = 0x0f0f_0f0f;
 const BYTES: u8 = Kind::Bytes as u8;
-const FOUR: u8 = Kind::Four as u8;
 const TABLE: u8 = Kind::Table as u8;
 const FIVE: u8 = Kind::Five as u8;
 const SIX: u8 = Kind::Six as u8;
+const D: u8 = Scaling::D as u8;
+const DM: u8 = Scaling::DM as u8;
+const E8M0: u8 = Scaling::E8m0 as u8;
+const K_MINS: u8 = Scaling::KMins as u8;
+const K_SIGNED: u8 = Scaling::KSigned as u8;
+const SINGLES: u8 = Scaling::Singles as u8;
 
 /// The first N bytes from `at` on; packed blocks are as long as their layout says.
 #[inline(always)]
@@ -22,48 +27,54 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..at + N].first_chunk().unwrap_or(&[0; N])
 }
 
-/// Integers of group `j` of 32 elements of a block: those of its first and second 16. `index` is the
-/// group's number in the activation.
+/// Bytes of codes of a group of 32 elements in sixteen rows; its parameters follow.
+const fn code_bytes(kind: u8) -> usize {
+    match kind {
+        BYTES => 512,
+        FIVE => 256 + 64,
+        SIX => 256 + 128,
+        _ => 256,
+    }
+}
+
+/// Integers of a group of 32 elements: those of its first and second 16. `bytes` starts with its codes,
+/// `index` is its number in the activation.
 #[inline(always)]
 fn group<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
-    words: &[[u8; 64]],
+    bytes: &[u8],
     x: &Activation<'_>,
-    (j, index): (usize, usize),
+    index: usize,
 ) -> (W::I, W::I) {
-    let (q, sums) = x.group(index);
+    let (q, sums) = (&x.groups()[index], &x.halves()[index]);
     let bias = match KIND {
         BYTES | TABLE => W::SIGNED_BIAS,
         _ => layout.zero,
     };
     let (mut low, mut high) = (w.splat(-bias * sums[0]), w.splat(-bias * sums[1]));
+    // A slice of known length: no bounds are checked below.
+    let (words, _) = bytes[..code_bytes(KIND)].as_chunks::<64>();
     if KIND == BYTES {
-        let words = &words[8 * j..8 * j + 8];
         for c in 0..4 {
             low = w.dot_signed(low, w.load(&words[c]), q[c]);
             high = w.dot_signed(high, w.load(&words[c + 4]), q[c + 4]);
         }
         return (low, high);
     }
-    // Words of the higher bits follow all nibbles of the block.
-    let above = layout.block / 8;
-    let nibbles = &words[4 * j..4 * j + 4];
+    let (nibbles, above) = words.split_at(4);
     for c in 0..4 {
         let v = w.load(&nibbles[c]);
         let mut a = w.bits(v, 0, NIBBLES);
         let mut b = w.bits(v, 4, NIBBLES);
         match KIND {
             FIVE => {
-                let h = w.load(&words[above + j]);
+                let h = w.load(&above[0]);
                 a = w.or(a, w.up4(w.bits(h, c as u32, 0x0101_0101)));
                 b = w.or(b, w.up4(w.bits(h, c as u32 + 4, 0x0101_0101)));
             }
             SIX => {
-                let h = [
-                    w.load(&words[above + 2 * j]),
-                    w.load(&words[above + 2 * j + 1]),
-                ];
+                let h = [w.load(&above[0]), w.load(&above[1])];
                 a = w.or(a, w.up4(w.bits(h[0], 2 * c as u32, 0x0303_0303)));
                 b = w.or(b, w.up4(w.bits(h[1], 2 * c as u32, 0x0303_0303)));
             }
@@ -80,65 +91,83 @@ fn group<W: Wide, const KIND: u8>(
     (low, high)
 }
 
-/// Calls `unit` with number, isum, msum and parameters of every unit of sixteen rows.
+/// Integers of a whole group of 32 elements.
 #[inline(always)]
-fn units<W: Wide, const KIND: u8>(
+fn whole<W: Wide, const KIND: u8>(
+    w: W,
+    layout: &Layout,
+    bytes: &[u8],
+    x: &Activation<'_>,
+    index: usize,
+) -> W::I {
+    let (low, high) = group::<W, KIND>(w, layout, bytes, x, index);
+    w.add(low, high)
+}
+
+/// What is done with the integers of a unit. A trait and no closure: a closure is compiled without the
+/// instruction set of the loop that calls it.
+trait Sink<W: Wide> {
+    /// Unit number, isum, msum, and where its f32 parameters start.
+    fn unit(&mut self, unit: usize, isum: W::I, msum: W::I, params: &[u8]);
+}
+
+/// Hands every unit of sixteen rows to the sink, ascending.
+#[inline(always)]
+fn units<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
     x: &Activation<'_>,
-    mut unit: impl FnMut(usize, W::I, W::I, &[u8]),
+    sink: &mut impl Sink<W>,
 ) {
-    let groups = layout.block / 32;
-    let size = ROWS * (4 * layout.words + layout.params);
-    let whole = |words: &[[u8; 64]], j: usize, block: usize| {
-        let (low, high) = group::<W, KIND>(w, layout, words, x, (j, block * groups + j));
-        w.add(low, high)
-    };
-    for (block, bytes) in run.chunks_exact(size).enumerate() {
-        let (codes, params) = bytes.split_at(ROWS * 4 * layout.words);
-        let (words, _) = codes.as_chunks::<64>();
+    let codes = code_bytes(KIND);
+    let blocks = run.chunks_exact(ROWS * layout.block_bytes);
+    for (block, bytes) in blocks.enumerate() {
+        let groups = 8 * block;
         let (mut isum, mut msum) = (w.splat(0), w.splat(0));
-        match layout.scaling {
-            Scaling::D | Scaling::DM | Scaling::E8m0 => isum = whole(words, 0, block),
-            Scaling::KMins => {
-                for j in 0..groups {
-                    let scale = w.unsigned(part(params, 32 * j));
-                    let min = w.unsigned(part(params, 32 * j + 16));
-                    isum = w.add(isum, w.mul(whole(words, j, block), scale));
-                    let sum = w.splat(x.sum32(block * groups + j));
-                    msum = w.add(msum, w.mul(min, sum));
-                }
+        match SCALING {
+            D | DM | E8M0 => {
+                isum = whole::<W, KIND>(w, layout, bytes, x, block);
+                sink.unit(block, isum, msum, &bytes[codes..]);
             }
-            Scaling::KSigned => {
-                for j in 0..groups {
-                    let place = (j, block * groups + j);
-                    let (low, high) = group::<W, KIND>(w, layout, words, x, place);
-                    isum = w.add(isum, w.mul(low, w.signed(part(params, 32 * j))));
-                    isum = w.add(isum, w.mul(high, w.signed(part(params, 32 * j + 16))));
+            K_MINS => {
+                for j in 0..8 {
+                    let (bytes, index) = (&bytes[j * (codes + 32)..][..codes + 32], groups + j);
+                    let sub = whole::<W, KIND>(w, layout, bytes, x, index);
+                    isum = w.add(isum, w.mul(sub, w.unsigned(part(bytes, codes))));
+                    let min = w.unsigned(part(bytes, codes + 16));
+                    msum = w.add(msum, w.mul(min, w.splat(x.sums()[index])));
                 }
+                sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
-            Scaling::Singles | Scaling::Halves => {
+            K_SIGNED => {
+                for j in 0..8 {
+                    let bytes = &bytes[j * (codes + 32)..][..codes + 32];
+                    let (low, high) = group::<W, KIND>(w, layout, bytes, x, groups + j);
+                    isum = w.add(isum, w.mul(low, w.signed(part(bytes, codes))));
+                    isum = w.add(isum, w.mul(high, w.signed(part(bytes, codes + 16))));
+                }
+                sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
+            }
+            _ => {
                 let (per, mut sum) = (layout.unit / 32, 0);
-                for j in 0..groups {
-                    isum = w.add(isum, whole(words, j, block));
-                    sum += x.sum32(block * groups + j);
+                for j in 0..8 {
+                    let (group, index) = (&bytes[j * codes..], groups + j);
+                    isum = w.add(isum, whole::<W, KIND>(w, layout, group, x, index));
+                    sum += x.sums()[index];
                     if (j + 1).is_multiple_of(per) {
-                        let index = (block * groups + j) / per;
-                        let params = &params[j / per * 64..];
-                        unit(index, isum, w.splat(sum), params);
+                        let params = &bytes[8 * codes + j / per * 64..];
+                        sink.unit(index / per, isum, w.splat(sum), params);
                         (isum, sum) = (w.splat(0), 0);
                     }
                 }
-                continue;
             }
         }
-        unit(block, isum, msum, params);
     }
 }
 
 /// 2^(e - 128) of every exponent byte.
-static E8M0: [f32; 256] = {
+static POWERS: [f32; 256] = {
     let (mut table, mut e) = ([0.0; 256], 0u32);
     while e < 256 {
         let bits = if e < 2 {
@@ -154,48 +183,68 @@ static E8M0: [f32; 256] = {
 
 /// 2^(e - 128).
 pub(super) fn e8m0(e: u8) -> f32 {
-    E8M0[usize::from(e)]
+    POWERS[usize::from(e)]
 }
 
-/// Adds a unit to its partial, in the written order.
-#[inline(always)]
-fn scale<W: Wide>(
+/// The f32 part, in the written order.
+struct Scaled<'a, W: Wide, const SCALING: u8> {
     w: W,
-    layout: &Layout,
-    x: &Activation<'_>,
-    unit: usize,
-    (isum, msum, params): (W::I, W::I, &[u8]),
-    p: W::F,
-) -> W::F {
-    let d = x.d()[unit * layout.unit / x.habit().block()];
-    let isum = w.float(isum);
-    let scaled = |a: W::F| w.fma(w.fmul(a, w.fsplat(d)), isum, p);
-    let less = |m: W::F, d: f32, p: W::F| w.fma(w.fmul(m, w.fsplat(d)), w.float(msum), p);
-    match layout.scaling {
-        Scaling::D => scaled(w.halves(part(params, 0))),
-        Scaling::DM => {
-            let p = scaled(w.halves(part(params, 0)));
-            w.fma(w.halves(part(params, 32)), w.fsplat(x.s()[unit]), p)
-        }
-        Scaling::E8m0 => scaled(w.floats(part::<16>(params, 0).map(e8m0))),
-        Scaling::KMins => {
-            let p = scaled(w.halves(part(params, 256)));
-            less(w.halves(part(params, 288)), -d, p)
-        }
-        Scaling::KSigned => scaled(w.halves(part(params, 256))),
-        Scaling::Singles => {
-            let p = scaled(w.singles(part(params, 0)));
-            less(w.singles(part(params, 64)), d, p)
-        }
-        Scaling::Halves => {
-            let p = scaled(w.halves(part(params, 0)));
-            less(w.halves(part(params, 32)), d, p)
-        }
+    units_per_d: u32,
+    x: &'a Activation<'a>,
+    p: [W::F; PARTIALS],
+}
+
+impl<W: Wide, const SCALING: u8> Scaled<'_, W, SCALING> {
+    /// p + (a * d) * sum.
+    #[inline(always)]
+    fn add(&self, a: W::F, d: f32, sum: W::F, p: W::F) -> W::F {
+        self.w.fma(self.w.fmul(a, self.w.fsplat(d)), sum, p)
+    }
+}
+
+impl<W: Wide, const SCALING: u8> Sink<W> for Scaled<'_, W, SCALING> {
+    #[inline(always)]
+    fn unit(&mut self, unit: usize, isum: W::I, msum: W::I, params: &[u8]) {
+        let (w, x) = (self.w, self.x);
+        let d = x.d()[unit >> self.units_per_d];
+        let isum = w.float(isum);
+        let p = self.p[unit % PARTIALS];
+        let p = match SCALING {
+            D => self.add(w.halves(part(params, 0)), d, isum, p),
+            DM => {
+                let p = self.add(w.halves(part(params, 0)), d, isum, p);
+                w.fma(w.halves(part(params, 32)), w.fsplat(x.s()[unit]), p)
+            }
+            E8M0 => self.add(w.floats(powers(part(params, 0))), d, isum, p),
+            K_MINS => {
+                let p = self.add(w.halves(part(params, 0)), d, isum, p);
+                self.add(w.halves(part(params, 32)), -d, w.float(msum), p)
+            }
+            K_SIGNED => self.add(w.halves(part(params, 0)), d, isum, p),
+            SINGLES => {
+                let p = self.add(w.singles(part(params, 0)), d, isum, p);
+                self.add(w.singles(part(params, 64)), d, w.float(msum), p)
+            }
+            _ => {
+                let p = self.add(w.halves(part(params, 0)), d, isum, p);
+                self.add(w.halves(part(params, 32)), d, w.float(msum), p)
+            }
+        };
+        self.p[unit % PARTIALS] = p;
     }
 }
 
 #[inline(always)]
-fn runs<W: Wide, const KIND: u8>(
+fn powers(exponents: &[u8; 16]) -> [f32; 16] {
+    let mut powers = [0.0; 16];
+    for (power, e) in powers.iter_mut().zip(exponents) {
+        *power = e8m0(*e);
+    }
+    powers
+}
+
+#[inline(always)]
+fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     (packed, layout): Weight<'_>,
     x: &Activation<'_>,
@@ -205,11 +254,16 @@ fn runs<W: Wide, const KIND: u8>(
 ) {
     let first = rows.start / ROWS;
     for run in first..rows.end.div_ceil(ROWS) {
-        let mut p = [w.fsplat(0.0); PARTIALS];
-        units::<W, KIND>(w, layout, packed.run(run), x, |unit, isum, msum, params| {
-            let p = &mut p[unit % PARTIALS];
-            *p = scale(w, layout, x, unit, (isum, msum, params), *p);
-        });
+        let p = [w.fsplat(0.0); PARTIALS];
+        let units_per_d = layout.units_per_d;
+        let mut sink: Scaled<'_, W, SCALING> = Scaled {
+            w,
+            units_per_d,
+            x,
+            p,
+        };
+        units::<W, KIND, SCALING>(w, layout, packed.run(run), x, &mut sink);
+        let mut p = sink.p;
         for step in [4, 2, 1] {
             for i in 0..step {
                 p[i] = w.fadd(p[i], p[i + step]);
@@ -236,39 +290,45 @@ fn any<W: Wide>(
     write: Write,
     y: &mut [f32],
 ) {
-    match weight.1.kind {
-        Kind::Bytes => runs::<W, BYTES>(w, weight, x, rows, write, y),
-        Kind::Four => runs::<W, FOUR>(w, weight, x, rows, write, y),
-        Kind::Table => runs::<W, TABLE>(w, weight, x, rows, write, y),
-        Kind::Five => runs::<W, FIVE>(w, weight, x, rows, write, y),
-        Kind::Six => runs::<W, SIX>(w, weight, x, rows, write, y),
+    specialise!(weight.1, runs::<W>(w, weight, x, rows, write, y));
+}
+
+/// Keeps the integers.
+struct Kept<W: Wide> {
+    w: W,
+    all: Vec<[Sums; ROWS]>,
+}
+
+impl<W: Wide> Sink<W> for Kept<W> {
+    fn unit(&mut self, _: usize, isum: W::I, msum: W::I, _: &[u8]) {
+        let (isum, msum) = (self.w.ints(isum), self.w.ints(msum));
+        self.all.push(std::array::from_fn(|row| Sums {
+            isum: isum[row],
+            msum: msum[row],
+        }));
     }
 }
 
-#[inline(always)]
+fn units_of<W: Wide, const KIND: u8, const SCALING: u8>(
+    w: W,
+    layout: &Layout,
+    run: &[u8],
+    x: &Activation<'_>,
+    sink: &mut Kept<W>,
+) {
+    units::<W, KIND, SCALING>(w, layout, run, x, sink);
+}
+
 fn collect<W: Wide>(
     w: W,
     (packed, layout): Weight<'_>,
     x: &Activation<'_>,
     run: usize,
 ) -> Vec<[Sums; ROWS]> {
-    let mut all = Vec::new();
-    let keep = |_: usize, isum: W::I, msum: W::I, _: &[u8]| {
-        let (isum, msum) = (w.ints(isum), w.ints(msum));
-        all.push(std::array::from_fn(|row| Sums {
-            isum: isum[row],
-            msum: msum[row],
-        }));
-    };
-    let run = packed.run(run);
-    match layout.kind {
-        Kind::Bytes => units::<W, BYTES>(w, layout, run, x, keep),
-        Kind::Four => units::<W, FOUR>(w, layout, run, x, keep),
-        Kind::Table => units::<W, TABLE>(w, layout, run, x, keep),
-        Kind::Five => units::<W, FIVE>(w, layout, run, x, keep),
-        Kind::Six => units::<W, SIX>(w, layout, run, x, keep),
-    }
-    all
+    let all = Vec::with_capacity(x.k() / layout.unit);
+    let (run, keep) = (packed.run(run), &mut Kept { w, all });
+    specialise!(layout, units_of::<W>(w, layout, run, x, keep));
+    std::mem::take(&mut keep.all)
 }
 
 #[cfg(target_arch = "x86_64")]

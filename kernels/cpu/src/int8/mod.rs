@@ -108,10 +108,10 @@ pub(crate) struct Layout {
     pub zero: i32,
     /// Levels of table formats.
     pub table: [i8; 16],
-    /// Words of codes of a block and row, over all code planes.
-    pub words: usize,
-    /// Bytes of parameters of a block and row.
-    pub params: usize,
+    /// Bytes of a block and row, over all planes.
+    pub block_bytes: usize,
+    /// log2 of the units that share a scale of the activation.
+    pub units_per_d: u32,
 }
 
 impl Layout {
@@ -158,11 +158,34 @@ impl Layout {
             block: format.block,
             zero: i32::from(zero),
             table,
-            words: bytes(blocks, |kind| kind != PlaneKind::Params) / 4,
-            params,
+            block_bytes: blocks.device_bytes(),
+            units_per_d: (format.habit?.block() / unit).trailing_zeros(),
         })
     }
 }
+
+/// Calls a function with the layout's kind and scaling as constants, so that its loop has no branch.
+macro_rules! specialise {
+    ($layout:expr, $f:ident::<$t:ty>($($arg:expr),* $(,)?)) => {{
+        use $crate::int8::{Kind, Scaling};
+        match ($layout.kind, $layout.scaling) {
+            (Kind::Bytes, _) => $f::<$t, { Kind::Bytes as u8 }, { Scaling::D as u8 }>($($arg),*),
+            (Kind::Four, Scaling::D) => $f::<$t, { Kind::Four as u8 }, { Scaling::D as u8 }>($($arg),*),
+            (Kind::Four, Scaling::DM) => $f::<$t, { Kind::Four as u8 }, { Scaling::DM as u8 }>($($arg),*),
+            (Kind::Four, Scaling::KMins) => $f::<$t, { Kind::Four as u8 }, { Scaling::KMins as u8 }>($($arg),*),
+            (Kind::Four, Scaling::Halves) => $f::<$t, { Kind::Four as u8 }, { Scaling::Halves as u8 }>($($arg),*),
+            (Kind::Four, _) => $f::<$t, { Kind::Four as u8 }, { Scaling::Singles as u8 }>($($arg),*),
+            (Kind::Table, Scaling::D) => $f::<$t, { Kind::Table as u8 }, { Scaling::D as u8 }>($($arg),*),
+            (Kind::Table, _) => $f::<$t, { Kind::Table as u8 }, { Scaling::E8m0 as u8 }>($($arg),*),
+            (Kind::Five, Scaling::D) => $f::<$t, { Kind::Five as u8 }, { Scaling::D as u8 }>($($arg),*),
+            (Kind::Five, Scaling::DM) => $f::<$t, { Kind::Five as u8 }, { Scaling::DM as u8 }>($($arg),*),
+            (Kind::Five, _) => $f::<$t, { Kind::Five as u8 }, { Scaling::KMins as u8 }>($($arg),*),
+            (Kind::Six, Scaling::KSigned) => $f::<$t, { Kind::Six as u8 }, { Scaling::KSigned as u8 }>($($arg),*),
+            (Kind::Six, _) => $f::<$t, { Kind::Six as u8 }, { Scaling::Singles as u8 }>($($arg),*),
+        }
+    }};
+}
+use specialise;
 
 fn bytes(blocks: &Blocks, of: impl Fn(PlaneKind) -> bool) -> usize {
     let planes = blocks.planes.iter().filter(|plane| of(plane.kind));
@@ -226,7 +249,5 @@ pub fn row_sums(
 ) -> Result<Vec<Sums>, CpuError> {
     let layout = meet(w.dtype(), w.k(), x)?;
     w.check(&(row..row.saturating_add(1)), &[0.0])?;
-    let mut sums = vec![Sums::default(); w.k() / layout.unit];
-    row::sums(isa, (w, &layout), x, row, &mut sums);
-    Ok(sums)
+    Ok(row::sums(isa, (w, &layout), x, row))
 }

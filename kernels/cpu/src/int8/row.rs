@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use refrain_kernels::format::PlaneKind;
 
+use super::activation::Group;
 use super::group::e8m0;
 use super::{Activation, Kind, Layout, PARTIALS, Scaling, Sums, Write};
 use crate::exact::half;
@@ -21,6 +22,7 @@ pub(crate) trait Narrow: Copy {
     /// What [`Narrow::dot_signed`] adds per unit of activation code, to be taken off by the caller.
     const SIGNED_BIAS: i32;
 
+    fn zero(self) -> Self::V;
     fn bytes(self, bytes: &[u8; 32]) -> Self::V;
     /// Low halves of the bytes, then high halves.
     fn nibbles(self, bytes: &[u8; 16]) -> Self::V;
@@ -35,8 +37,12 @@ pub(crate) trait Narrow: Copy {
     fn dot(self, codes: Self::V, q: &[u8; 32]) -> Self::V;
     /// The same for signed codes, plus SIGNED_BIAS times the sum of q; no byte of q is -128.
     fn dot_signed(self, codes: Self::V, q: &[u8; 32]) -> Self::V;
-    /// Sums of the first and the last four lanes.
-    fn reduce(self, v: Self::V) -> [i32; 2];
+    /// Sum of the lanes.
+    fn reduce(self, v: Self::V) -> i32;
+    /// acc + v times the signed scales 2 j (first four lanes) and 2 j + 1 (last four).
+    fn add_scaled(self, acc: Self::V, v: Self::V, scales: &[u8; 16], j: usize) -> Self::V;
+    /// p + (scale * d) * isum in eight lanes, scales in f16.
+    fn scale8(self, scales: &[u8; 16], d: &[f32; 8], isum: &[i32; 8], p: &mut [f32; 8]);
     /// Sum of the lanes of each.
     fn reduce8(self, v: [Self::V; 8]) -> [i32; 8];
 }
@@ -48,6 +54,10 @@ struct Portable;
 impl Narrow for Portable {
     type V = [i32; 32];
     const SIGNED_BIAS: i32 = 0;
+
+    fn zero(self) -> [i32; 32] {
+        [0; 32]
+    }
 
     fn bytes(self, bytes: &[u8; 32]) -> [i32; 32] {
         bytes.map(|byte| i32::from(byte.cast_signed()))
@@ -87,8 +97,19 @@ impl Narrow for Portable {
         self.dot(codes, q)
     }
 
-    fn reduce(self, v: [i32; 32]) -> [i32; 2] {
-        [v[..4].iter().sum(), v[4..8].iter().sum()]
+    fn reduce(self, v: [i32; 32]) -> i32 {
+        v[..8].iter().sum()
+    }
+
+    fn add_scaled(self, acc: [i32; 32], v: [i32; 32], scales: &[u8; 16], j: usize) -> [i32; 32] {
+        let scale = |lane: usize| i32::from(scales[2 * j + lane / 4 % 2].cast_signed());
+        std::array::from_fn(|lane| acc[lane] + v[lane] * scale(lane))
+    }
+
+    fn scale8(self, scales: &[u8; 16], d: &[f32; 8], isum: &[i32; 8], p: &mut [f32; 8]) {
+        for i in 0..8 {
+            p[i] = (half_at(scales, i) * d[i]).mul_add(isum[i] as f32, p[i]);
+        }
     }
 
     fn reduce8(self, v: [[i32; 32]; 8]) -> [i32; 8] {
@@ -135,28 +156,46 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..at + N].first_chunk().unwrap_or(&[0; N])
 }
 
-/// Products of group `index` of 32 elements of a row, not yet less the offset of the codes.
+/// Products of group `j` of 32 elements, not yet less the offset of the codes. Planes and activation
+/// start at group 0.
 #[inline(always)]
 fn products<N: Narrow, const KIND: u8>(
     n: N,
     layout: &Layout,
-    planes: &Planes<'_>,
-    x: &Activation<'_>,
-    index: usize,
+    (codes, high): (&[u8], &[u8]),
+    q: &[Group],
+    j: usize,
 ) -> N::V {
-    let q = x.codes(index);
+    let q = part(q[j].as_flattened(), 0);
     if KIND == BYTES {
-        return n.dot_signed(n.bytes(part(planes.codes, 32 * index)), q);
+        return n.dot_signed(n.bytes(part(codes, 32 * j)), q);
     }
-    let mut codes = n.nibbles(part(planes.codes, 16 * index));
-    let word = |at: usize| u32::from_le_bytes(*part(planes.high, 4 * at));
+    let low = n.nibbles(part(codes, 16 * j));
     match KIND {
-        TABLE => return n.dot_signed(n.lookup(&layout.table, codes), q),
-        FIVE => codes = n.or(codes, n.bit4(word(index))),
-        SIX => codes = n.or(codes, n.bits45([word(2 * index), word(2 * index + 1)])),
-        _ => {}
+        TABLE => n.dot_signed(n.lookup(&layout.table, low), q),
+        FIVE => {
+            let h = u32::from_le_bytes(*part(high, 4 * j));
+            n.dot(n.or(low, n.bit4(h)), q)
+        }
+        SIX => {
+            let h = [
+                u32::from_le_bytes(*part(high, 8 * j)),
+                u32::from_le_bytes(*part(high, 8 * j + 4)),
+            ];
+            n.dot(n.or(low, n.bits45(h)), q)
+        }
+        _ => n.dot(low, q),
     }
-    n.dot(codes, q)
+}
+
+/// Bytes of a group of 32 elements: of codes, and of the bits above them.
+const fn group_bytes(kind: u8) -> (usize, usize) {
+    match kind {
+        BYTES => (32, 0),
+        FIVE => (16, 4),
+        SIX => (16, 8),
+        _ => (16, 0),
+    }
 }
 
 #[inline(always)]
@@ -167,110 +206,186 @@ fn bias<N: Narrow, const KIND: u8>(layout: &Layout) -> i32 {
     }
 }
 
-/// The integers of every unit of a row.
-#[inline(always)]
-fn integers<N: Narrow, const KIND: u8>(
-    n: N,
-    layout: &Layout,
-    planes: &Planes<'_>,
-    x: &Activation<'_>,
-    sums: &mut [Sums],
-) {
-    let bias = bias::<N, KIND>(layout);
-    let product = |index: usize| products::<N, KIND>(n, layout, planes, x, index);
-    let each = |first: usize| {
-        let all = n.reduce8(std::array::from_fn(|j| product(first + j)));
-        std::array::from_fn::<i32, 8, _>(|j| all[j] - bias * x.sum32(first + j))
-    };
-    if layout.unit == 32 {
-        for (eight, sums) in sums.chunks_mut(8).enumerate() {
-            if sums.len() == 8 {
-                let all = each(8 * eight);
-                for (sums, isum) in sums.iter_mut().zip(all) {
-                    sums.isum = isum;
-                }
-            } else {
-                for (j, sums) in sums.iter_mut().enumerate() {
-                    let [low, high] = n.reduce(product(8 * eight + j));
-                    sums.isum = low + high - bias * x.sum32(8 * eight + j);
-                }
-            }
-        }
-        return;
-    }
-    let per = layout.unit / 32;
-    let blocks = sums.chunks_exact_mut(layout.block / layout.unit);
-    for (block, units) in blocks.enumerate() {
-        let first = 8 * block;
-        match layout.scaling {
-            Scaling::KSigned => {
-                let scales: &[u8; 16] = part(planes.params[0], 16 * block);
-                let mut isum = 0;
-                for j in 0..8 {
-                    let (_, parts) = x.group(first + j);
-                    let dots = n.reduce(product(first + j));
-                    for side in 0..2 {
-                        let scale = i32::from(scales[2 * j + side].cast_signed());
-                        isum += scale * (dots[side] - bias * parts[side]);
-                    }
-                }
-                units[0] = Sums { isum, msum: 0 };
-            }
-            Scaling::KMins => {
-                let pairs: &[u8; 16] = part(planes.params[0], 16 * block);
-                let mut unit = Sums::default();
-                for (j, isum) in each(first).into_iter().enumerate() {
-                    unit.isum += i32::from(pairs[2 * j]) * isum;
-                    unit.msum += i32::from(pairs[2 * j + 1]) * x.sum32(first + j);
-                }
-                units[0] = unit;
-            }
-            _ => {
-                let all = each(first);
-                for (index, unit) in units.iter_mut().enumerate() {
-                    let groups = index * per..(index + 1) * per;
-                    unit.isum = all[groups.clone()].iter().sum();
-                    unit.msum = groups.map(|j| x.sum32(first + j)).sum();
-                }
-            }
+/// The integers of a row's units; msum stays 0 where a format has none.
+struct Units {
+    isum: Vec<i32>,
+    msum: Vec<i32>,
+}
+
+impl Units {
+    fn of(layout: &Layout, k: usize) -> Self {
+        let zeros = || vec![0; k / layout.unit];
+        Self {
+            isum: zeros(),
+            msum: zeros(),
         }
     }
 }
 
+/// A row of a weight and the activation.
+#[derive(Clone, Copy)]
+struct Row<'a, N: Narrow> {
+    n: N,
+    layout: &'a Layout,
+    planes: &'a Planes<'a>,
+    x: &'a Activation<'a>,
+}
+
+// No closures around vector operations: a closure is compiled without the instruction set of the loop.
+impl<N: Narrow> Row<'_, N> {
+    #[inline(always)]
+    fn product<const KIND: u8>(&self, index: usize) -> N::V {
+        let planes = (self.planes.codes, self.planes.high);
+        products::<N, KIND>(self.n, self.layout, planes, self.x.groups(), index)
+    }
+
+    /// Products of eight groups of 32 elements.
+    #[inline(always)]
+    fn products<const KIND: u8>(&self, first: usize) -> [N::V; 8] {
+        let (n, layout) = (self.n, self.layout);
+        // Slices of known length: no bounds are checked below.
+        let (codes, high) = group_bytes(KIND);
+        let codes = &self.planes.codes[first * codes..][..8 * codes];
+        let high = &self.planes.high[first * high..][..8 * high];
+        let (planes, q) = ((codes, high), &self.x.groups()[first..][..8]);
+        [
+            products::<N, KIND>(n, layout, planes, q, 0),
+            products::<N, KIND>(n, layout, planes, q, 1),
+            products::<N, KIND>(n, layout, planes, q, 2),
+            products::<N, KIND>(n, layout, planes, q, 3),
+            products::<N, KIND>(n, layout, planes, q, 4),
+            products::<N, KIND>(n, layout, planes, q, 5),
+            products::<N, KIND>(n, layout, planes, q, 6),
+            products::<N, KIND>(n, layout, planes, q, 7),
+        ]
+    }
+
+    /// Integers of eight groups of 32 elements, and the sums of their activations.
+    #[inline(always)]
+    fn eight<const KIND: u8>(&self, first: usize) -> ([i32; 8], &[i32; 8]) {
+        let mut all = self.n.reduce8(self.products::<KIND>(first));
+        let sums = self.x.sums()[first..].first_chunk().unwrap_or(&[0; 8]);
+        let bias = bias::<N, KIND>(self.layout);
+        for (all, sum) in all.iter_mut().zip(sums) {
+            *all -= bias * sum;
+        }
+        (all, sums)
+    }
+
+    /// The integers of every unit.
+    #[inline(always)]
+    fn integers<const KIND: u8>(&self, sums: &mut Units) {
+        let Units { isum, msum } = sums;
+        match (self.layout.unit, self.layout.scaling) {
+            (32, _) => self.by_32::<KIND>(isum),
+            (_, Scaling::KSigned) => self.by_16ths::<KIND>(isum),
+            (_, Scaling::KMins) => {
+                let (pairs, _) = self.planes.params[0].as_chunks::<16>();
+                let units = isum.iter_mut().zip(msum).zip(pairs);
+                for (block, ((isum, msum), pairs)) in units.enumerate() {
+                    let (all, x) = self.eight::<KIND>(8 * block);
+                    (*isum, *msum) = (0, 0);
+                    for j in 0..8 {
+                        *isum += i32::from(pairs[2 * j]) * all[j];
+                        *msum += i32::from(pairs[2 * j + 1]) * x[j];
+                    }
+                }
+            }
+            (unit, _) => {
+                let per = unit / 32;
+                let blocks = isum.chunks_exact_mut(8 / per);
+                let blocks = blocks.zip(msum.chunks_exact_mut(8 / per));
+                for (block, (isum, msum)) in blocks.enumerate() {
+                    let (all, x) = self.eight::<KIND>(8 * block);
+                    for (index, (isum, msum)) in isum.iter_mut().zip(msum).enumerate() {
+                        let groups = index * per..(index + 1) * per;
+                        *isum = all[groups.clone()].iter().sum();
+                        *msum = x[groups].iter().sum();
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn by_32<const KIND: u8>(&self, isum: &mut [i32]) {
+        let (eights, rest) = isum.as_chunks_mut::<8>();
+        let first = 8 * eights.len();
+        for (eight, isum) in eights.iter_mut().enumerate() {
+            (*isum, _) = self.eight::<KIND>(8 * eight);
+        }
+        for (index, isum) in (first..).zip(rest) {
+            let bias = bias::<N, KIND>(self.layout) * self.x.sums()[index];
+            *isum = self.n.reduce(self.product::<KIND>(index)) - bias;
+        }
+    }
+
+    #[inline(always)]
+    fn by_16ths<const KIND: u8>(&self, isum: &mut [i32]) {
+        let bias = bias::<N, KIND>(self.layout);
+        let (scales, _) = self.planes.params[0].as_chunks::<16>();
+        for (block, (isum, scales)) in isum.iter_mut().zip(scales).enumerate() {
+            let products = self.products::<KIND>(8 * block);
+            let halves = &self.x.halves()[8 * block..][..8];
+            let mut acc = self.n.zero();
+            let mut offset = 0;
+            for j in 0..8 {
+                acc = self.n.add_scaled(acc, products[j], scales, j);
+                offset += i32::from(scales[2 * j].cast_signed()) * halves[j][0];
+                offset += i32::from(scales[2 * j + 1].cast_signed()) * halves[j][1];
+            }
+            *isum = self.n.reduce(acc) - bias * offset;
+        }
+    }
+}
+
+#[inline(always)]
+fn half_at(bytes: &[u8], index: usize) -> f32 {
+    half(u16::from_le_bytes(*part(bytes, 2 * index)))
+}
+
+#[inline(always)]
+fn single_at(bytes: &[u8], index: usize) -> f32 {
+    f32::from_le_bytes(*part(bytes, 4 * index))
+}
+
 /// Adds the units to the partials, in the written order, and the partials to the result.
 #[inline(always)]
-fn scaled(layout: &Layout, planes: &Planes<'_>, x: &Activation<'_>, sums: &[Sums]) -> f32 {
-    let mut p = [0.0f32; PARTIALS];
-    let f16 = |at: usize| half(u16::from_le_bytes(*part(planes.params[0], 2 * at)));
-    let f32s = |at: usize| f32::from_le_bytes(*part(planes.params[0], 4 * at));
-    let last = |at: usize| half(u16::from_le_bytes(*part(planes.params[1], 2 * at)));
-    let d = |unit: usize| x.d()[unit * layout.unit / x.habit().block()];
+fn scaled<N: Narrow>(
+    n: N,
+    layout: &Layout,
+    planes: &Planes<'_>,
+    x: &Activation<'_>,
+    sums: &Units,
+) -> f32 {
     if layout.scaling == Scaling::D {
-        return scaled_by_d(planes, x, sums);
+        return scaled_by_d(n, planes, x, &sums.isum);
     }
-    for (unit, sums) in sums.iter().enumerate() {
+    let mut p = [0.0f32; PARTIALS];
+    let [first, last] = planes.params;
+    for (unit, (isum, msum)) in sums.isum.iter().zip(&sums.msum).enumerate() {
+        let d = x.d()[unit >> layout.units_per_d];
+        let (isum, msum) = (*isum as f32, *msum as f32);
         let p = &mut p[unit % PARTIALS];
-        let (isum, msum) = (sums.isum as f32, sums.msum as f32);
-        let d = d(unit);
         *p = match layout.scaling {
-            Scaling::D => (f16(unit) * d).mul_add(isum, *p),
+            Scaling::D => (half_at(first, unit) * d).mul_add(isum, *p),
             Scaling::DM => {
-                let first = (f16(2 * unit) * d).mul_add(isum, *p);
-                f16(2 * unit + 1).mul_add(x.s()[unit], first)
+                let p = (half_at(first, 2 * unit) * d).mul_add(isum, *p);
+                half_at(first, 2 * unit + 1).mul_add(x.s()[unit], p)
             }
-            Scaling::E8m0 => (e8m0(planes.params[0][unit]) * d).mul_add(isum, *p),
+            Scaling::E8m0 => (e8m0(first[unit]) * d).mul_add(isum, *p),
             Scaling::KMins => {
-                let first = (last(2 * unit) * d).mul_add(isum, *p);
-                (-(last(2 * unit + 1) * d)).mul_add(msum, first)
+                let p = (half_at(last, 2 * unit) * d).mul_add(isum, *p);
+                (-(half_at(last, 2 * unit + 1) * d)).mul_add(msum, p)
             }
-            Scaling::KSigned => (last(unit) * d).mul_add(isum, *p),
+            Scaling::KSigned => (half_at(last, unit) * d).mul_add(isum, *p),
             Scaling::Singles => {
-                let first = (f32s(2 * unit) * d).mul_add(isum, *p);
-                (f32s(2 * unit + 1) * d).mul_add(msum, first)
+                let p = (single_at(first, 2 * unit) * d).mul_add(isum, *p);
+                (single_at(first, 2 * unit + 1) * d).mul_add(msum, p)
             }
             Scaling::Halves => {
-                let first = (f16(2 * unit) * d).mul_add(isum, *p);
-                (f16(2 * unit + 1) * d).mul_add(msum, first)
+                let p = (half_at(first, 2 * unit) * d).mul_add(isum, *p);
+                (half_at(first, 2 * unit + 1) * d).mul_add(msum, p)
             }
         };
     }
@@ -279,25 +394,17 @@ fn scaled(layout: &Layout, planes: &Planes<'_>, x: &Activation<'_>, sums: &[Sums
 
 /// [`scaled`] for one f16 scale per unit, eight partials at a time.
 #[inline(always)]
-fn scaled_by_d(planes: &Planes<'_>, x: &Activation<'_>, sums: &[Sums]) -> f32 {
+fn scaled_by_d<N: Narrow>(n: N, planes: &Planes<'_>, x: &Activation<'_>, isum: &[i32]) -> f32 {
     let mut p = [0.0f32; PARTIALS];
-    let (scales, _) = planes.params[0].as_chunks::<2>();
-    let units = sums.chunks(PARTIALS).zip(x.d().chunks(PARTIALS));
-    for ((sums, d), scales) in units.zip(scales.chunks(PARTIALS)) {
-        let a = |scale: [u8; 2], d: f32| half(u16::from_le_bytes(scale)) * d;
-        if let (Some(sums), Some(d), Some(scales)) = (
-            sums.first_chunk::<PARTIALS>(),
-            d.first_chunk::<PARTIALS>(),
-            scales.first_chunk::<PARTIALS>(),
-        ) {
-            for i in 0..PARTIALS {
-                p[i] = a(scales[i], d[i]).mul_add(sums[i].isum as f32, p[i]);
-            }
-        } else {
-            for (i, sums) in sums.iter().enumerate() {
-                p[i] = a(scales[i], d[i]).mul_add(sums.isum as f32, p[i]);
-            }
-        }
+    let scales = &planes.params[0][..2 * isum.len()];
+    let (whole, rest) = isum.as_chunks::<PARTIALS>();
+    let (d, last_d) = x.d().as_chunks::<PARTIALS>();
+    let (eights, last) = scales.as_chunks::<{ 2 * PARTIALS }>();
+    for ((isum, d), scales) in whole.iter().zip(d).zip(eights) {
+        n.scale8(scales, d, isum, &mut p);
+    }
+    for (i, isum) in rest.iter().enumerate() {
+        p[i] = (half_at(last, i) * last_d[i]).mul_add(*isum as f32, p[i]);
     }
     tree(p)
 }
@@ -313,15 +420,25 @@ fn tree(mut p: [f32; PARTIALS]) -> f32 {
 }
 
 #[inline(always)]
-fn one<N: Narrow>(n: N, weight: Weight<'_>, x: &Activation<'_>, row: usize, sums: &mut [Sums]) {
-    let layout = weight.1;
-    let planes = &Planes::of(weight, row);
+fn one<N: Narrow>(
+    n: N,
+    layout: &Layout,
+    planes: &Planes<'_>,
+    x: &Activation<'_>,
+    sums: &mut Units,
+) {
+    let row = Row {
+        n,
+        layout,
+        planes,
+        x,
+    };
     match layout.kind {
-        Kind::Bytes => integers::<N, BYTES>(n, layout, planes, x, sums),
-        Kind::Four => integers::<N, FOUR>(n, layout, planes, x, sums),
-        Kind::Table => integers::<N, TABLE>(n, layout, planes, x, sums),
-        Kind::Five => integers::<N, FIVE>(n, layout, planes, x, sums),
-        Kind::Six => integers::<N, SIX>(n, layout, planes, x, sums),
+        Kind::Bytes => row.integers::<BYTES>(sums),
+        Kind::Four => row.integers::<FOUR>(sums),
+        Kind::Table => row.integers::<TABLE>(sums),
+        Kind::Five => row.integers::<FIVE>(sums),
+        Kind::Six => row.integers::<SIX>(sums),
     }
 }
 
@@ -334,10 +451,11 @@ fn all<N: Narrow>(
     write: Write,
     y: &mut [f32],
 ) {
-    let mut sums = vec![Sums::default(); x.k() / weight.1.unit];
+    let mut sums = Units::of(weight.1, x.k());
     for (row, y) in rows.zip(y) {
-        one(n, weight, x, row, &mut sums);
-        let sum = scaled(weight.1, &Planes::of(weight, row), x, &sums);
+        let planes = &Planes::of(weight, row);
+        one(n, weight.1, planes, x, &mut sums);
+        let sum = scaled(n, weight.1, planes, x, &sums);
         *y = match write {
             Write::Set => sum,
             Write::Add => *y + sum,
@@ -399,22 +517,22 @@ pub(super) fn gemv(
     all(Portable, weight, x, rows, write, y);
 }
 
-pub(super) fn sums(
-    isa: Isa,
-    weight: Weight<'_>,
-    x: &Activation<'_>,
-    row: usize,
-    sums: &mut [Sums],
-) {
+pub(super) fn sums(isa: Isa, weight: Weight<'_>, x: &Activation<'_>, row: usize) -> Vec<Sums> {
+    let (layout, planes) = (weight.1, &Planes::of(weight, row));
+    let mut units = Units::of(layout, x.k());
     #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(n) = Avx512::for_isa(isa) {
-            return one(n, weight, x, row, sums);
-        }
-        if let Some(n) = Avx2::for_isa(isa) {
-            return one(n, weight, x, row, sums);
-        }
+    if let Some(n) = Avx512::for_isa(isa) {
+        one(n, layout, planes, x, &mut units);
+    } else if let Some(n) = Avx2::for_isa(isa) {
+        one(n, layout, planes, x, &mut units);
+    } else {
+        one(Portable, layout, planes, x, &mut units);
     }
-    let _ = isa;
-    one(Portable, weight, x, row, sums);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = isa;
+        one(Portable, layout, planes, x, &mut units);
+    }
+    let pairs = units.isum.into_iter().zip(units.msum);
+    pairs.map(|(isum, msum)| Sums { isum, msum }).collect()
 }

@@ -22,9 +22,9 @@ pub(crate) trait Wide: Copy {
     /// Table entry of each byte, which is below 16.
     fn lookup(self, table: &[i8; 16], codes: Self::I) -> Self::I;
     /// acc + the four products of each lane; codes are unsigned and below 128, q signed.
-    fn dot(self, acc: Self::I, codes: Self::I, q: i32) -> Self::I;
+    fn dot(self, acc: Self::I, codes: Self::I, q: [u8; 4]) -> Self::I;
     /// The same for signed codes, plus SIGNED_BIAS times the sum of q; no byte of q is -128.
-    fn dot_signed(self, acc: Self::I, codes: Self::I, q: i32) -> Self::I;
+    fn dot_signed(self, acc: Self::I, codes: Self::I, q: [u8; 4]) -> Self::I;
     fn add(self, a: Self::I, b: Self::I) -> Self::I;
     fn mul(self, a: Self::I, b: Self::I) -> Self::I;
     /// Sixteen u8 as integers.
@@ -57,8 +57,7 @@ fn map2<A: Copy, B: Copy, C>(a: [A; 16], b: [B; 16], f: impl Fn(A, B) -> C) -> [
 }
 
 #[inline(always)]
-fn products(acc: [i32; 16], codes: [i32; 16], q: i32, wide: impl Fn(u8) -> i32) -> [i32; 16] {
-    let q = q.to_le_bytes();
+fn products(acc: [i32; 16], codes: [i32; 16], q: [u8; 4], wide: impl Fn(u8) -> i32) -> [i32; 16] {
     map2(acc, codes, |acc, codes| {
         let codes = codes.to_le_bytes();
         (0..4).fold(acc, |acc, i| {
@@ -98,11 +97,11 @@ impl Wide for Portable {
         codes.map(|word| i32::from_le_bytes(word.to_le_bytes().map(entry)))
     }
 
-    fn dot(self, acc: [i32; 16], codes: [i32; 16], q: i32) -> [i32; 16] {
+    fn dot(self, acc: [i32; 16], codes: [i32; 16], q: [u8; 4]) -> [i32; 16] {
         products(acc, codes, q, i32::from)
     }
 
-    fn dot_signed(self, acc: [i32; 16], codes: [i32; 16], q: i32) -> [i32; 16] {
+    fn dot_signed(self, acc: [i32; 16], codes: [i32; 16], q: [u8; 4]) -> [i32; 16] {
         products(acc, codes, q, |code| i32::from(code.cast_signed()))
     }
 

@@ -87,16 +87,16 @@ impl Wide for Avx512 {
     }
 
     #[inline(always)]
-    fn dot(self, acc: __m512i, codes: __m512i, q: i32) -> __m512i {
+    fn dot(self, acc: __m512i, codes: __m512i, q: [u8; 4]) -> __m512i {
         simd!(x86::_mm512_dpbusd_epi32(
             acc,
             codes,
-            x86::_mm512_set1_epi32(q)
+            x86::_mm512_set1_epi32(i32::from_le_bytes(q))
         ))
     }
 
     #[inline(always)]
-    fn dot_signed(self, acc: __m512i, codes: __m512i, q: i32) -> __m512i {
+    fn dot_signed(self, acc: __m512i, codes: __m512i, q: [u8; 4]) -> __m512i {
         // code xor 0x80 is code + 128 as unsigned.
         let codes = simd!(x86::_mm512_xor_si512(codes, x86::_mm512_set1_epi8(-128)));
         Wide::dot(self, acc, codes, q)
@@ -183,11 +183,6 @@ impl Wide for Avx512 {
     }
 }
 
-#[inline(always)]
-fn both<A: Copy, B: Copy, C>(a: [A; 2], b: [B; 2], f: impl Fn(A, B) -> C) -> [C; 2] {
-    [f(a[0], b[0]), f(a[1], b[1])]
-}
-
 impl Avx2 {
     /// acc + the four products of each lane: codes unsigned, below 128, so that no i16 saturates.
     #[inline(always)]
@@ -215,7 +210,10 @@ impl Wide for Avx2 {
 
     #[inline(always)]
     fn load(self, bytes: &[u8; 64]) -> [__m256i; 2] {
-        simd!([0, 32].map(|at| x86::_mm256_loadu_si256(bytes.as_ptr().add(at).cast())))
+        simd!([
+            x86::_mm256_loadu_si256(bytes.as_ptr().cast()),
+            x86::_mm256_loadu_si256(bytes.as_ptr().add(32).cast()),
+        ])
     }
 
     #[inline(always)]
@@ -225,22 +223,32 @@ impl Wide for Avx2 {
 
     #[inline(always)]
     fn bits(self, v: [__m256i; 2], shift: u32, mask: u32) -> [__m256i; 2] {
-        v.map(|v| {
-            simd!({
-                let moved = x86::_mm256_srl_epi32(v, x86::_mm_cvtsi32_si128(word(shift)));
-                x86::_mm256_and_si256(moved, x86::_mm256_set1_epi32(word(mask)))
-            })
+        simd!({
+            let (count, mask) = (
+                x86::_mm_cvtsi32_si128(word(shift)),
+                x86::_mm256_set1_epi32(word(mask)),
+            );
+            [
+                x86::_mm256_and_si256(x86::_mm256_srl_epi32(v[0], count), mask),
+                x86::_mm256_and_si256(x86::_mm256_srl_epi32(v[1], count), mask),
+            ]
         })
     }
 
     #[inline(always)]
     fn up4(self, v: [__m256i; 2]) -> [__m256i; 2] {
-        v.map(|v| simd!(x86::_mm256_slli_epi32::<4>(v)))
+        simd!([
+            x86::_mm256_slli_epi32::<4>(v[0]),
+            x86::_mm256_slli_epi32::<4>(v[1])
+        ])
     }
 
     #[inline(always)]
     fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        both(a, b, |a, b| simd!(x86::_mm256_or_si256(a, b)))
+        simd!([
+            x86::_mm256_or_si256(a[0], b[0]),
+            x86::_mm256_or_si256(a[1], b[1])
+        ])
     }
 
     #[inline(always)]
@@ -248,29 +256,44 @@ impl Wide for Avx2 {
         let table = simd!({
             x86::_mm256_broadcastsi128_si256(x86::_mm_loadu_si128(table.as_ptr().cast()))
         });
-        codes.map(|codes| simd!(x86::_mm256_shuffle_epi8(table, codes)))
+        simd!([
+            x86::_mm256_shuffle_epi8(table, codes[0]),
+            x86::_mm256_shuffle_epi8(table, codes[1]),
+        ])
     }
 
     #[inline(always)]
-    fn dot(self, acc: [__m256i; 2], codes: [__m256i; 2], q: i32) -> [__m256i; 2] {
-        let q = simd!(x86::_mm256_set1_epi32(q));
-        both(acc, codes, |acc, codes| self.dot8(acc, codes, q))
+    fn dot(self, acc: [__m256i; 2], codes: [__m256i; 2], q: [u8; 4]) -> [__m256i; 2] {
+        let q = simd!(x86::_mm256_set1_epi32(i32::from_le_bytes(q)));
+        [
+            self.dot8(acc[0], codes[0], q),
+            self.dot8(acc[1], codes[1], q),
+        ]
     }
 
     #[inline(always)]
-    fn dot_signed(self, acc: [__m256i; 2], codes: [__m256i; 2], q: i32) -> [__m256i; 2] {
-        let q = simd!(x86::_mm256_set1_epi32(q));
-        both(acc, codes, |acc, codes| self.dot8_signed(acc, codes, q))
+    fn dot_signed(self, acc: [__m256i; 2], codes: [__m256i; 2], q: [u8; 4]) -> [__m256i; 2] {
+        let q = simd!(x86::_mm256_set1_epi32(i32::from_le_bytes(q)));
+        [
+            self.dot8_signed(acc[0], codes[0], q),
+            self.dot8_signed(acc[1], codes[1], q),
+        ]
     }
 
     #[inline(always)]
     fn add(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        both(a, b, |a, b| simd!(x86::_mm256_add_epi32(a, b)))
+        simd!([
+            x86::_mm256_add_epi32(a[0], b[0]),
+            x86::_mm256_add_epi32(a[1], b[1])
+        ])
     }
 
     #[inline(always)]
     fn mul(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        both(a, b, |a, b| simd!(x86::_mm256_mullo_epi32(a, b)))
+        simd!([
+            x86::_mm256_mullo_epi32(a[0], b[0]),
+            x86::_mm256_mullo_epi32(a[1], b[1])
+        ])
     }
 
     #[inline(always)]
@@ -314,34 +337,47 @@ impl Wide for Avx2 {
 
     #[inline(always)]
     fn halves(self, bytes: &[u8; 32]) -> [__m256; 2] {
-        simd!([0, 16].map(|at| {
-            x86::_mm256_cvtph_ps(x86::_mm_loadu_si128(bytes.as_ptr().add(at).cast()))
-        }))
+        simd!([
+            x86::_mm256_cvtph_ps(x86::_mm_loadu_si128(bytes.as_ptr().cast())),
+            x86::_mm256_cvtph_ps(x86::_mm_loadu_si128(bytes.as_ptr().add(16).cast())),
+        ])
     }
 
     #[inline(always)]
     fn singles(self, bytes: &[u8; 64]) -> [__m256; 2] {
-        simd!([0, 32].map(|at| x86::_mm256_loadu_ps(bytes.as_ptr().add(at).cast())))
+        simd!([
+            x86::_mm256_loadu_ps(bytes.as_ptr().cast()),
+            x86::_mm256_loadu_ps(bytes.as_ptr().add(32).cast()),
+        ])
     }
 
     #[inline(always)]
     fn floats(self, x: [f32; 16]) -> [__m256; 2] {
-        simd!([0, 8].map(|at| x86::_mm256_loadu_ps(x.as_ptr().add(at))))
+        simd!([
+            x86::_mm256_loadu_ps(x.as_ptr()),
+            x86::_mm256_loadu_ps(x.as_ptr().add(8)),
+        ])
     }
 
     #[inline(always)]
     fn float(self, v: [__m256i; 2]) -> [__m256; 2] {
-        v.map(|v| simd!(x86::_mm256_cvtepi32_ps(v)))
+        simd!([x86::_mm256_cvtepi32_ps(v[0]), x86::_mm256_cvtepi32_ps(v[1])])
     }
 
     #[inline(always)]
     fn fmul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        both(a, b, |a, b| simd!(x86::_mm256_mul_ps(a, b)))
+        simd!([
+            x86::_mm256_mul_ps(a[0], b[0]),
+            x86::_mm256_mul_ps(a[1], b[1])
+        ])
     }
 
     #[inline(always)]
     fn fadd(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        both(a, b, |a, b| simd!(x86::_mm256_add_ps(a, b)))
+        simd!([
+            x86::_mm256_add_ps(a[0], b[0]),
+            x86::_mm256_add_ps(a[1], b[1])
+        ])
     }
 
     #[inline(always)]
@@ -371,6 +407,11 @@ macro_rules! narrow {
             const SIGNED_BIAS: i32 = $bias;
 
             #[inline(always)]
+            fn zero(self) -> __m256i {
+                simd!(x86::_mm256_setzero_si256())
+            }
+
+            #[inline(always)]
             fn bytes(self, bytes: &[u8; 32]) -> __m256i {
                 simd!(x86::_mm256_loadu_si256(bytes.as_ptr().cast()))
             }
@@ -397,7 +438,10 @@ macro_rules! narrow {
             #[inline(always)]
             fn bits45(self, h: [u32; 2]) -> __m256i {
                 simd!({
-                    let h = h.map(|h| x86::_mm_set1_epi32(word(h)));
+                    let h = [
+                        x86::_mm_set1_epi32(word(h[0])),
+                        x86::_mm_set1_epi32(word(h[1])),
+                    ];
                     let places = x86::_mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
                     let moved = x86::_mm256_srlv_epi32(x86::_mm256_set_m128i(h[1], h[0]), places);
                     let twos = x86::_mm256_and_si256(moved, x86::_mm256_set1_epi8(3));
@@ -421,25 +465,44 @@ macro_rules! narrow {
             #[inline(always)]
             fn dot(self, codes: __m256i, q: &[u8; 32]) -> __m256i {
                 let q = self.bytes(q);
-                self.$dot(simd!(x86::_mm256_setzero_si256()), codes, q)
+                self.$dot(self.zero(), codes, q)
             }
 
             #[inline(always)]
             fn dot_signed(self, codes: __m256i, q: &[u8; 32]) -> __m256i {
                 let q = self.bytes(q);
-                self.$dot_signed(simd!(x86::_mm256_setzero_si256()), codes, q)
+                self.$dot_signed(self.zero(), codes, q)
             }
 
             #[inline(always)]
-            fn reduce(self, v: __m256i) -> [i32; 2] {
+            fn reduce(self, v: __m256i) -> i32 {
                 simd!({
                     let pairs = x86::_mm256_hadd_epi32(v, v);
                     let sums = x86::_mm256_hadd_epi32(pairs, pairs);
-                    [
-                        x86::_mm256_extract_epi32::<0>(sums),
-                        x86::_mm256_extract_epi32::<4>(sums),
-                    ]
+                    x86::_mm256_extract_epi32::<0>(sums) + x86::_mm256_extract_epi32::<4>(sums)
                 })
+            }
+
+            #[inline(always)]
+            fn add_scaled(self, acc: __m256i, v: __m256i, scales: &[u8; 16], j: usize) -> __m256i {
+                let [a, b] = [scales[2 * j], scales[2 * j + 1]].map(|s| i32::from(s.cast_signed()));
+                simd!({
+                    let scale = x86::_mm256_setr_epi32(a, a, a, a, b, b, b, b);
+                    x86::_mm256_add_epi32(acc, x86::_mm256_mullo_epi32(v, scale))
+                })
+            }
+
+            #[inline(always)]
+            fn scale8(self, scales: &[u8; 16], d: &[f32; 8], isum: &[i32; 8], p: &mut [f32; 8]) {
+                simd!({
+                    let scales = x86::_mm_loadu_si128(scales.as_ptr().cast());
+                    let d = x86::_mm256_loadu_ps(d.as_ptr());
+                    let a = x86::_mm256_mul_ps(x86::_mm256_cvtph_ps(scales), d);
+                    let isum = x86::_mm256_loadu_si256(isum.as_ptr().cast());
+                    let old = x86::_mm256_loadu_ps(p.as_ptr());
+                    let new = x86::_mm256_fmadd_ps(a, x86::_mm256_cvtepi32_ps(isum), old);
+                    x86::_mm256_storeu_ps(p.as_mut_ptr(), new);
+                });
             }
 
             #[inline(always)]

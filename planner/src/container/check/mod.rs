@@ -2,10 +2,12 @@
 //!
 //! `check` demands that the plan agrees with itself, with this build's kernel catalog and code
 //! objects, and that its schedule orders every hazard. The parts: `tables` (geometry, buffers,
-//! tensors, kernels), `model` (files, loading), `steps` (arguments, grids, regions). It reads plans made by anyone, so nothing is
+//! tensors, kernels), `model` (files, loading), `steps` (arguments, grids, regions), `host` (steps of
+//! the host). It reads plans made by anyone, so nothing is
 //! indexed before it is compared with its table.
 
 mod error;
+mod host;
 mod model;
 mod steps;
 mod tables;
@@ -129,9 +131,6 @@ fn check_memory(plan: &Plan, target: Target) -> Result<(), CheckError> {
 }
 
 fn check_eligibility(plan: &Plan) -> Result<(), CheckError> {
-    let Eligibility::Refused(reasons) = &plan.eligibility else {
-        return Ok(());
-    };
     let wrong = |what, found: String, expected: &str| {
         Err(CheckError::mismatch(
             Place::Eligibility,
@@ -139,6 +138,25 @@ fn check_eligibility(plan: &Plan) -> Result<(), CheckError> {
             found,
             expected,
         ))
+    };
+    let barriers = plan.barriers().count();
+    let reasons = match &plan.eligibility {
+        Eligibility::Whole if barriers == 0 => return Ok(()),
+        Eligibility::Whole => {
+            return wrong(
+                "retained",
+                "the whole token".into(),
+                "segments: it has barriers",
+            );
+        }
+        Eligibility::Segments(_) if barriers == 0 => {
+            return wrong(
+                "retained",
+                "segments".into(),
+                "the whole token: it has no barrier",
+            );
+        }
+        Eligibility::Segments(reasons) | Eligibility::Refused(reasons) => reasons,
     };
     if reasons.is_empty() {
         return wrong("reasons", "none".into(), "at least one");

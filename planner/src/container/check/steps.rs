@@ -1,8 +1,9 @@
 //! Steps of a plan: arguments against the catalog row, grid, declared regions, bounds, aliasing.
 
 use super::error::{CheckError, Place};
+use super::host;
 use crate::lowering::{Effects, WordRanges, declare, immediates, kind_matches};
-use crate::plan::{Arg, BufferId, BufferKind, Launch, Plan, Region, Step, StepBody, Tensor};
+use crate::plan::{Arg, BufferId, BufferKind, Launch, Plan, Region, Step, Tensor};
 use refrain_kernels::{ArgKind, KernelRow, Target, find};
 use std::collections::HashMap;
 
@@ -18,16 +19,25 @@ pub(super) fn check(plan: &Plan, target: Target) -> Result<(), CheckError> {
     }
     let mut used = vec![false; plan.kernels.len()];
     for (id, step) in plan.steps.iter().enumerate() {
-        let StepBody::Launch(launch) = &step.body;
-        let checker = Checker {
-            plan,
-            tensors: &tensors,
-            step,
-            launch,
-            id: id as u32,
-        };
-        checker.check(&ranges, target)?;
-        used[launch.kernel as usize] = true;
+        let id = id as u32;
+        let layers = plan.model.geometry.layers;
+        if step.layer.is_some_and(|layer| layer >= layers) {
+            let place = Place::Step(id, step.name.clone());
+            let found = format!("{:?}", step.layer);
+            return Err(CheckError::mismatch(place, "layer", found, layers));
+        }
+        for launch in step.body.launches() {
+            let checker = Checker {
+                plan,
+                tensors: &tensors,
+                step,
+                launch,
+                id,
+            };
+            checker.check(&ranges, target)?;
+            used[launch.kernel as usize] = true;
+        }
+        host::check(plan, id, step)?;
     }
     if let Some(kernel) = used.iter().position(|used| !used) {
         let place = Place::Kernel(plan.kernels[kernel].symbol.clone());
@@ -60,16 +70,12 @@ impl Checker<'_> {
     }
 
     fn check(&self, ranges: &WordRanges, target: Target) -> Result<(), CheckError> {
-        let layers = self.plan.model.geometry.layers;
-        if self.step.layer.is_some_and(|layer| layer >= layers) {
-            return Err(self.wrong("layer", format!("{:?}", self.step.layer), layers));
-        }
         let kernel = self.plan.kernels.get(self.launch.kernel as usize);
         let Some(row) = kernel.and_then(|kernel| find(&kernel.symbol)) else {
             let expected = format!("below {}, in the {target} catalog", self.plan.kernels.len());
             return Err(self.wrong("kernel", self.launch.kernel, expected));
         };
-        self.plan.kernarg_layout(self.id)?;
+        self.plan.kernarg_layout_of(self.id, self.launch)?;
         for (decl, arg) in row.args.iter().zip(&self.launch.args) {
             self.argument(decl.kind, arg)?;
         }

@@ -5,7 +5,7 @@ use super::model;
 use crate::container::limits;
 use crate::identity::hex;
 use crate::lowering;
-use crate::plan::{Buffer, BufferKind, Kernel, Plan, Tensor};
+use crate::plan::{Buffer, BufferKind, Exec, Kernel, Plan, Share, Tensor};
 use refrain_kernels::{CONTROL_BYTES, Dtype, RingEntry, Target, code_object, find};
 use std::collections::BTreeSet;
 
@@ -130,11 +130,11 @@ fn options(plan: &Plan) -> Result<(), CheckError> {
         let expected = format!("1 to {}, the context", options.context);
         return wrong("bucket", options.bucket.to_string(), expected);
     }
-    if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16) {
+    if !matches!(options.kv_dtype, Dtype::F32 | Dtype::F16 | Dtype::Q8_0) {
         return wrong(
             "kv_dtype",
             options.kv_dtype.to_string(),
-            "f32 or f16".into(),
+            "f32, f16 or q8_0".into(),
         );
     }
     let entries = options.ring_entries;
@@ -161,11 +161,30 @@ fn placement(plan: &Plan) -> Result<(), CheckError> {
         let found = format!("{:?}", options.exec);
         return wrong("exec", found, format!("{expected} with so many layers"));
     }
-    let mut kinds = plan.buffers.iter().map(|buffer| buffer.kind);
-    let found = kinds.any(|kind| kind == BufferKind::SpilledWeights);
+    let has = |wanted| plan.buffers.iter().any(|buffer| buffer.kind == wanted);
+    let found = has(BufferKind::SpilledWeights);
     if found != spills {
         let expected = spills.to_string();
         return wrong("spilled weights", found.to_string(), expected);
+    }
+    if let Some(Exec::Passback { share }) = options.exec
+        && share.millionths() > Share::WHOLE
+    {
+        let expected = format!("at most {} millionths", Share::WHOLE);
+        return wrong("share", share.millionths().to_string(), expected);
+    }
+    let host = plan.barriers().count();
+    if host > 0 && matches!(options.exec, None | Some(Exec::Pcie)) {
+        let found = format!("{:?}", options.exec);
+        return wrong(
+            "exec",
+            found,
+            format!("cpu or passback with {host} steps of the host"),
+        );
+    }
+    if has(BufferKind::HandOff) != (host > 0) {
+        let found = has(BufferKind::HandOff).to_string();
+        return wrong("hand-off buffer", found, (host > 0).to_string());
     }
     if spills && plan.machine.unified_memory {
         let expected = format!("{layers} on unified memory");

@@ -26,12 +26,17 @@ pub(crate) struct Hip {
     pub(crate) observers: Observers,
     /// Longest wait for a stream, nanoseconds.
     deadline_ns: AtomicU64,
+    /// How long such a wait polls before it sleeps between polls, nanoseconds.
+    polling_ns: AtomicU64,
     /// The first wait that ended at its deadline.
     hung: OnceLock<DeviceError>,
 }
 
 /// Longest wait for a stream unless set: far above any launch of a decode step.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long a wait polls before it sleeps between polls, unless it is set.
+const POLLING: Duration = Duration::from_micros(200);
 
 impl Hip {
     pub(crate) fn new(table: HipTable, ordinal: c_int) -> Self {
@@ -40,6 +45,7 @@ impl Hip {
             ordinal,
             observers: Observers::default(),
             deadline_ns: AtomicU64::new(DEADLINE.as_nanos() as u64),
+            polling_ns: AtomicU64::new(POLLING.as_nanos() as u64),
             hung: OnceLock::new(),
         }
     }
@@ -277,6 +283,16 @@ impl Hip {
     /// on it does not end. The process's end gives it back. The software GPU does not block there.
     fn keeps(&self) -> bool {
         self.hung.get().is_some() && self.table.refrain_fault.is_none()
+    }
+
+    /// How long a wait for a stream polls before it sleeps between polls.
+    pub(crate) fn polling(&self) -> Duration {
+        Duration::from_nanos(self.polling_ns.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_polling(&self, polling: Duration) {
+        let ns = u64::try_from(polling.as_nanos()).unwrap_or(u64::MAX);
+        self.polling_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Longest wait for a stream.

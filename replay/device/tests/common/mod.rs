@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 /// The committed kernels of a target.
 pub fn kernels(target: Target) -> &'static [u8] {
-    match target {
-        Target::Gfx1100 => include_bytes!("../../../../kernels/objects/gfx1100/refrain.co"),
-        Target::Gfx1151 => include_bytes!("../../../../kernels/objects/gfx1151/refrain.co"),
-        Target::Gfx1201 => include_bytes!("../../../../kernels/objects/gfx1201/refrain.co"),
-    }
+    let target = refrain_kernels::Target::parse(target.name());
+    let object = target.map(refrain_kernels::code_object);
+    object.map_or(&[], |object| object.bytes())
 }
 
 /// A software GPU with one thread and a packet log.

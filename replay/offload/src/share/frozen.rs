@@ -10,7 +10,7 @@ use super::stats::{Mean, Smooth};
 const WATCH: f64 = 1.0 / 32.0;
 
 /// A smoothed share this far from the applied one, [`CONFIRM`] times in a row, is followed.
-const NUDGE: f64 = 0.015;
+const NUDGE: f64 = 0.016;
 
 /// Beyond this it is another machine, and everything is measured again.
 const JUMP: f64 = 0.06;
@@ -31,16 +31,32 @@ const HINT: f64 = 0.97;
 /// Looks of a trial, every second step.
 const TRIAL: u32 = 12;
 
+/// Relative change of an arm's time, beyond four standard deviations, that counts as a change.
+const ARMS_CHANGE: f64 = 0.25;
+
 /// What a trial must gain beyond four standard errors.
 const GAIN: f64 = 0.03;
 
 /// What a sample does to a frozen tracker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
+    /// Nothing to do, as far as this was looked at.
     Stay,
+    /// Nothing to do, and nothing else to look at.
+    Kept,
     /// Both arms end together at another share, not far away.
     Nudge(f64),
     Reopen,
+}
+
+impl Verdict {
+    /// This verdict, unless it is to stay: then the other.
+    pub(super) fn or(self, other: impl FnOnce() -> Verdict) -> Verdict {
+        match self {
+            Verdict::Stay => other(),
+            verdict => verdict,
+        }
+    }
 }
 
 /// The choice in use and what is watched about it.
@@ -57,22 +73,21 @@ pub(super) struct Frozen {
     share_hits: u8,
     wall_hits: u8,
     age: u32,
-    next_look: u32,
-    turn: usize,
-    /// Kinds to look at; the kind in use itself means: whether its GPU arm has slack.
-    others: [Option<Kind>; 3],
-    trial: Option<Mean>,
+    /// Age at which each kind is looked at; the kind in use itself means: whether its GPU arm has slack.
+    due: [u32; 3],
+    trial: Option<(Kind, Mean)>,
     slack_hits: u8,
+    arm_hits: u8,
 }
 
 impl Frozen {
-    /// Freezes `kind`; `reference` holds its walls, `others` the kinds worth a look now and then.
+    /// Freezes `kind`; `reference` holds its walls, `looks` says which kinds are worth a look now and then.
     pub(super) fn new(
         kind: Kind,
         share: f64,
         reference: Mean,
         noise: f64,
-        others: [Option<Kind>; 3],
+        looks: [bool; 3],
     ) -> Frozen {
         Frozen {
             kind,
@@ -84,30 +99,28 @@ impl Frozen {
             share_hits: 0,
             wall_hits: 0,
             age: 0,
-            next_look: REFRESH.0,
-            turn: 0,
-            others,
+            due: looks.map(|look| if look { REFRESH.0 } else { u32::MAX }),
             trial: None,
             slack_hits: 0,
+            arm_hits: 0,
         }
     }
 
     /// The kind to look at in this step, if it is time.
     pub(super) fn look(&self) -> Option<Kind> {
-        let due = match self.trial {
-            Some(_) => self.age.is_multiple_of(2),
-            None => self.age >= self.next_look,
-        };
-        if due { self.others[self.turn] } else { None }
+        if let Some((kind, _)) = self.trial {
+            return self.age.is_multiple_of(2).then_some(kind);
+        }
+        let kinds = Kind::ALL.iter().copied();
+        kinds
+            .filter(|kind| self.due[*kind as usize] <= self.age)
+            .min_by_key(|kind| self.due[*kind as usize])
     }
 
     /// Takes in a step of the kind in use. `implied` is the share at which its arms would have ended
     /// together, and that value's standard deviation.
     pub(super) fn observe(&mut self, wall: f64, implied: Option<(f64, f64)>) -> Verdict {
         self.age = self.age.saturating_add(1);
-        if self.age >= self.next_look && self.others[self.turn].is_none() {
-            self.next(REFRESH.0);
-        }
         if self.reference.count < 32 {
             self.reference.push(wall);
         }
@@ -123,9 +136,9 @@ impl Frozen {
         if let Some((implied, deviation)) = implied {
             self.implied.push(implied);
             let off = (self.implied.value - self.share).abs();
-            // Smoothing divides the deviation by 8; where both arms hardly depend on the share, noise
+            // Smoothing divides the deviation by 8, this is eight times that; where both arms hardly depend on the share, noise
             // implies anything.
-            let nudge = NUDGE.max(5.0 / 8.0 * deviation);
+            let nudge = NUDGE.max(deviation);
             self.share_hits = confirm(self.share_hits, off > nudge);
             if off > JUMP.max(2.0 * nudge) {
                 return Verdict::Reopen;
@@ -144,29 +157,28 @@ impl Frozen {
     }
 
     /// Takes in a look at another kind, or that it failed.
-    pub(super) fn looked(&mut self, wall: Option<f64>) -> Verdict {
+    pub(super) fn looked(&mut self, kind: Kind, wall: Option<f64>) -> Verdict {
         self.age = self.age.saturating_add(1);
         let mean = self.reference.mean;
-        match (&mut self.trial, wall) {
-            (Some(trial), Some(wall)) => {
-                trial.push(wall);
-                if trial.count < TRIAL {
-                    return Verdict::Stay;
-                }
-                let error = (1.0 / f64::from(TRIAL) + 1.0 / f64::from(self.reference.count.max(1)))
-                    .sqrt()
-                    * self.noise;
+        let Some(wall) = wall else {
+            self.look_again(kind, REFRESH.1);
+            return Verdict::Stay;
+        };
+        if let Some((_, trial)) = &mut self.trial {
+            trial.push(wall);
+            if trial.count == TRIAL {
+                let samples = f64::from(self.reference.count.max(1));
+                let error = self.noise * (1.0 / f64::from(TRIAL) + 1.0 / samples).sqrt();
                 if trial.mean < mean * (1.0 - GAIN - 4.0 * error) {
                     return Verdict::Reopen;
                 }
-                self.next(TRIAL);
+                self.look_again(kind, REFRESH.0);
             }
-            (None, Some(wall)) if wall < HINT * mean => self.trial = Some(Mean::default()),
-            (_, Some(wall)) => {
-                let slower = (wall / mean - 1.0).max(0.0) * 100.0;
-                self.next(slower.min(f64::from(REFRESH.1)) as u32);
-            }
-            (_, None) => self.next(REFRESH.1),
+        } else if wall < HINT * mean {
+            self.trial = Some((kind, Mean::default()));
+        } else {
+            let slower = (wall / mean - 1.0).max(0.0) * 100.0;
+            self.look_again(kind, slower.min(f64::from(REFRESH.1)) as u32);
         }
         Verdict::Stay
     }
@@ -180,15 +192,35 @@ impl Frozen {
             return Verdict::Reopen;
         }
         if !slack {
-            self.next(REFRESH.0);
+            self.look_again(self.kind, REFRESH.0);
         }
         Verdict::Stay
     }
 
-    fn next(&mut self, steps: u32) {
+    /// A look at a split says how fast both arms are, for little: the kind in use may be all of one arm
+    /// only because the other was slow. `off` is how far an arm is from what it took before, relative;
+    /// far off twice in a row reopens, and the second look follows soon.
+    pub(super) fn looked_at_arms(&mut self, off: Option<f64>) -> Verdict {
+        let Some(off) = off else {
+            return Verdict::Stay;
+        };
+        self.arm_hits = confirm(self.arm_hits, off > ARMS_CHANGE + 4.0 * self.noise);
+        match self.arm_hits {
+            0 => Verdict::Stay,
+            1 => {
+                self.age = self.age.saturating_add(1);
+                self.due[Kind::Split as usize] = self.age.saturating_add(1);
+                Verdict::Kept
+            }
+            _ => Verdict::Reopen,
+        }
+    }
+
+    fn look_again(&mut self, kind: Kind, steps: u32) {
         self.trial = None;
-        self.turn = (self.turn + 1) % self.others.len();
-        self.next_look = self.age.saturating_add(steps.clamp(REFRESH.0, REFRESH.1));
+        let steps = steps.clamp(REFRESH.0, REFRESH.1);
+        // The last value means never.
+        self.due[kind as usize] = self.age.saturating_add(steps).min(u32::MAX - 1);
     }
 }
 

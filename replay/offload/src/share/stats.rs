@@ -206,7 +206,11 @@ mod tests {
         floor.push(3_000);
         assert_eq!(floor.excess(20_000), 17_000);
         assert_eq!(floor.excess(3_900), 0);
-        for _ in 0..64 {
+        for _ in 0..32 {
+            floor.push(15_000);
+        }
+        assert_eq!(floor.excess(18_000), 15_000, "the older half still counts");
+        for _ in 0..32 {
             floor.push(15_000);
         }
         assert_eq!(floor.excess(18_000), 0);

@@ -60,6 +60,8 @@ pub(super) struct Tracker {
     gpu: Line,
     cpu: Line,
     walls: [Mean; 3],
+    /// What splits take beside the longer arm: copies and join.
+    beside: Mean,
     failures: [u8; 3],
     /// Rows per nanosecond of each arm alone; zero if unknown.
     alone: [f64; 2],
@@ -91,6 +93,7 @@ impl Tracker {
             gpu: Line::default(),
             cpu: Line::default(),
             walls: [Mean::default(); 3],
+            beside: Mean::default(),
             failures: [0; 3],
             alone: [0.0; 2],
             position: start.filter(|share| share.is_finite()),
@@ -135,6 +138,7 @@ impl Tracker {
     pub(super) fn observe(&mut self, decision: &Decision, sample: &Sample) -> Event {
         let wall = sample.wall_ns as f64;
         let waited = self.floor.excess(sample.join_ns) > 0;
+        let off = self.arms_off(decision, sample);
         let implied = match decision.kind {
             Kind::Split if decision.probe == Some(Probe::Seed) && self.wants_floor() => {
                 self.floor.push(sample.join_ns);
@@ -166,7 +170,10 @@ impl Tracker {
                     None if decision.kind == frozen.kind => frozen.observe(wall, implied),
                     None => Verdict::Stay,
                     Some(_) if decision.kind == frozen.kind => frozen.looked_for_slack(!waited),
-                    Some(_) => frozen.looked(Some(wall)),
+                    Some(_) => {
+                        let verdict = frozen.looked_at_arms(off);
+                        verdict.or(|| frozen.looked(decision.kind, Some(wall)))
+                    }
                 };
                 self.apply(verdict)
             }
@@ -181,7 +188,7 @@ impl Tracker {
                 self.counted()
             }
             State::Frozen(frozen) => {
-                let verdict = frozen.looked(None);
+                let verdict = frozen.looked(kind, None);
                 self.apply(verdict)
             }
         }
@@ -206,6 +213,24 @@ impl Tracker {
         self.position
     }
 
+    /// How far the arm that is farthest off is from what its line says, relative; for splits only.
+    fn arms_off(&self, decision: &Decision, sample: &Sample) -> Option<f64> {
+        if decision.kind != Kind::Split {
+            return None;
+        }
+        let off = |fit: Option<(f64, f64)>, part: f64, ns: u64| {
+            fit.map_or(0.0, |(base, slope)| {
+                (ns as f64 / (base + slope * part) - 1.0).abs()
+            })
+        };
+        let share = decision.share();
+        let cpu = off(self.cpu.fit(), 1.0 - share, sample.cpu_ns);
+        let gpu = sample
+            .gpu_ns
+            .map_or(0.0, |ns| off(self.gpu.fit(), share, ns));
+        Some(cpu.max(gpu))
+    }
+
     /// Without device times the first split has almost no GPU rows: its join is the floor.
     fn wants_floor(&self) -> bool {
         self.untimed && !self.floor.is_known()
@@ -226,11 +251,18 @@ impl Tracker {
 
     fn apply(&mut self, verdict: Verdict) -> Event {
         match verdict {
-            Verdict::Stay => Event::None,
+            Verdict::Stay | Verdict::Kept => Event::None,
             Verdict::Nudge(share) => {
-                self.position = Some(share);
+                let target = self.snap(share);
+                let rows = self.rows;
                 if let State::Frozen(frozen) = &mut self.state {
+                    let used = (frozen.share * f64::from(rows)).round() as u32;
+                    let most =
+                        ((NUDGE_BOUND * f64::from(rows)) as u32 / ROW_STEP).max(1) * ROW_STEP;
+                    let moved = target.clamp(used.saturating_sub(most), used.saturating_add(most));
+                    let share = f64::from(moved) / f64::from(rows.max(1));
                     frozen.nudge(share);
+                    self.position = Some(share);
                 }
                 Event::Nudged
             }
@@ -240,6 +272,7 @@ impl Tracker {
                     again: true,
                 };
                 self.walls = [Mean::default(); 3];
+                self.beside = Mean::default();
                 self.failures = [0; 3];
                 self.gpu.fade(0.1);
                 self.cpu.fade(0.1);
@@ -283,15 +316,31 @@ impl Tracker {
         }
     }
 
-    /// The kind with the least mean wall.
+    /// The kind with the least wall.
     fn best(&self) -> Option<Kind> {
         let known = Kind::ALL.iter().copied();
         known
             .filter(|kind| self.usable(*kind) && self.walls[*kind as usize].count > 0)
-            .min_by(|a, b| {
-                let (a, b) = (&self.walls[*a as usize], &self.walls[*b as usize]);
-                a.mean.total_cmp(&b.mean)
-            })
+            .min_by(|a, b| self.expected(*a).total_cmp(&self.expected(*b)))
+    }
+
+    /// Wall that a kind is expected to have. Splits were measured a little off the balance that they
+    /// would run at, some to either side, each with a later wall than there; so theirs is what they took
+    /// beside their arms, and the time at which both arms' means meet, later by what the noise of two
+    /// arms adds to the mean of the later one.
+    fn expected(&self, kind: Kind) -> f64 {
+        let measured = self.walls[kind as usize].mean;
+        if kind != Kind::Split || self.untimed {
+            return measured;
+        }
+        match (self.meeting_point(), self.gpu.fit(), self.cpu.fit()) {
+            (Some(share), Some(gpu), Some(cpu)) => {
+                let share = self.share_of(self.snap(share));
+                let arms = (gpu.0 + gpu.1 * share).max(cpu.0 + cpu.1 * (1.0 - share));
+                (self.beside.mean + arms * (1.0 + LATER_OF_TWO * self.noise())).min(measured)
+            }
+            _ => measured,
+        }
     }
 
     /// Relative standard deviation of a wall, pooled over the kinds.
@@ -309,6 +358,7 @@ impl Tracker {
         let best = self.best()?;
         let noise = self.noise();
         let reference = &self.walls[best as usize];
+        let least = self.expected(best);
         let close = |kind: &Kind| {
             let wall = &self.walls[*kind as usize];
             if *kind == best || !self.usable(*kind) || wall.count == 0 {
@@ -316,7 +366,7 @@ impl Tracker {
             }
             let error =
                 noise * (1.0 / f64::from(wall.count) + 1.0 / f64::from(reference.count)).sqrt();
-            wall.mean / reference.mean - 1.0 < APART * error
+            self.expected(*kind) / least - 1.0 < APART * error
                 && wall.count.min(reference.count) < COMPARE_SAMPLES
         };
         let close = Kind::ALL.iter().copied().filter(close);
@@ -346,16 +396,14 @@ impl Tracker {
             return Event::None;
         }
         let kind = self.best().unwrap_or(Kind::Split);
-        let mut others = Kind::ALL
-            .iter()
-            .copied()
-            .filter(|other| *other != kind && self.usable(*other));
-        let slack = (self.untimed && kind == Kind::Split).then_some(kind);
-        let others = [others.next(), others.next(), slack];
+        let looks = [Kind::Pcie, Kind::Cpu, Kind::Split].map(|other| {
+            let other_kind = other != kind && self.usable(other);
+            other_kind || (other == kind && kind == Kind::Split && self.untimed)
+        });
         let share = self.share_of(self.snap(self.start_share()));
         self.position = Some(share);
         let reference = self.walls[kind as usize];
-        self.state = State::Frozen(Frozen::new(kind, share, reference, self.noise(), others));
+        self.state = State::Frozen(Frozen::new(kind, share, reference, self.noise(), looks));
         Event::Froze
     }
 
@@ -375,6 +423,8 @@ impl Tracker {
         let share = decision.share();
         let (gpu, cpu) = self.arm_times(sample);
         let keep = if self.settled >= 2 { 31.0 / 32.0 } else { 0.7 };
+        self.beside
+            .push((sample.wall_ns as f64 - gpu.max(cpu)).max(0.0));
         self.gpu.push(share, gpu, keep);
         self.cpu.push(1.0 - share, cpu, keep);
         let found = self.meeting_point()?;
@@ -400,7 +450,9 @@ impl Tracker {
             self.position = Some(bounded);
         }
         let slopes = self.gpu.fit()?.1 + self.cpu.fit()?.1;
-        let implied = (share - (gpu - cpu) / slopes).clamp(0.0, 1.0);
+        let implied = (share - (gpu - cpu) / slopes)
+            .clamp(share - IMPLIED_BOUND, share + IMPLIED_BOUND)
+            .clamp(0.0, 1.0);
         Some((implied, self.share_deviation(share, self.noise())))
     }
 
@@ -449,7 +501,7 @@ impl Tracker {
     fn snap(&self, share: f64) -> u32 {
         let last = (self.rows.saturating_sub(1) / ROW_STEP).max(1);
         let exact = share * f64::from(self.rows) / f64::from(ROW_STEP);
-        let low = (exact.floor().max(1.0) as u32).min(last);
+        let low = ((exact + 1e-6).floor().max(1.0) as u32).min(last);
         let high = (low + 1).min(last);
         let slower = |steps: u32| {
             let share = self.share_of(steps * ROW_STEP);
@@ -460,7 +512,8 @@ impl Tracker {
                 _ => (f64::from(steps) - exact).abs(),
             }
         };
-        let steps = if exact <= f64::from(low) || slower(low) <= slower(high) {
+        // A share that is a multiple already, as one in use, stays.
+        let steps = if exact <= f64::from(low) + 1e-6 || slower(low) <= slower(high) {
             low
         } else {
             high
@@ -476,6 +529,16 @@ impl Tracker {
 /// What is believed about the noise beforehand, as three samples would say it: 5 %. A few samples that
 /// happen to agree are no proof of a quiet machine.
 const PRIOR_NOISE: (f64, u32) = (3.0 * 0.05 * 0.05, 3);
+
+/// Mean of the later of two equal times above either's mean, in their standard deviations (normal: 0.56,
+/// uniform: 0.58).
+const LATER_OF_TWO: f64 = 0.57;
+
+/// Farthest from the share in use that one step's arms are believed to have met.
+const IMPLIED_BOUND: f64 = 0.1;
+
+/// Most that a confirmed drift moves a share at once.
+const NUDGE_BOUND: f64 = 0.02;
 
 /// How much more than its share the GPU is given when looking whether it has slack.
 const SLACK: f64 = 0.05;

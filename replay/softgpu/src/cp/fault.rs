@@ -438,12 +438,14 @@ pub enum Pm4Reason {
         last: u32,
     },
     /// No register at this offset.
-    #[error("there is no register {offset:#x} on {target}")]
+    #[error("there is no register {offset:#x} on {target}{hint}")]
     NoRegister {
         /// SH offset.
         offset: u16,
         /// Target name.
         target: &'static str,
+        /// What was probably meant, if that is known.
+        hint: &'static str,
     },
     /// A register that an IB must not write.
     #[error("register {name} ({offset:#x}) is written by {writer} only{hint}")]

@@ -33,6 +33,11 @@ const HINTS: &[(u16, &str)] = &[
     ),
 ];
 
+fn hint(offset: u16) -> &'static str {
+    let row = HINTS.iter().find(|hint| hint.0 == offset);
+    row.map_or("", |hint| hint.1)
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Rule {
     row: Option<&'static Register>,
@@ -108,7 +113,12 @@ impl Registers {
         let target = self.gfx.name();
         let rule = self.rules.get(index).copied().unwrap_or_default();
         let Some(row) = rule.row else {
-            return Err(Pm4Reason::NoRegister { offset, target });
+            let hint = hint(offset);
+            return Err(Pm4Reason::NoRegister {
+                offset,
+                target,
+                hint,
+            });
         };
         let name = row.name;
         match row.writer {
@@ -122,10 +132,7 @@ impl Registers {
                 });
             }
             writer => {
-                let hint = HINTS
-                    .iter()
-                    .find(|hint| hint.0 == offset)
-                    .map_or("", |hint| hint.1);
+                let hint = hint(offset);
                 return Err(Pm4Reason::Forbidden {
                     name,
                     offset,
@@ -209,7 +216,12 @@ mod tests {
             (Gfx::Gfx1201, 0x223, 0, "PGM_RSRC3 is 0x228"),
             (Gfx::Gfx1201, 0x216, u32::MAX, "TMPRING_SIZE is 0x218"),
             (Gfx::Gfx1201, 0x230, u32::MAX, "shader-engine masks"),
-            (Gfx::Gfx1100, 0x223, 0, "no register 0x223 on gfx1100"),
+            (
+                Gfx::Gfx1100,
+                0x223,
+                0,
+                "no register 0x223 on gfx1100; PGM_RSRC3 is 0x228",
+            ),
             (Gfx::Gfx1100, 0x214, 0, "VMID"),
             (Gfx::Gfx1100, 0x218, 1, "only 0"),
             (Gfx::Gfx1100, 0x20d, 0x100, "reserved"),

@@ -16,7 +16,8 @@ fn probe(target: Target) -> Vec<u8> {
 }
 
 fn catalog(target: Target) -> Vec<u8> {
-    std::fs::read(path(&format!("../../kernels/objects/{target}/refrain.co"))).unwrap()
+    let target = refrain_kernels::Target::parse(target.name()).unwrap();
+    refrain_kernels::code_object(target).bytes().to_vec()
 }
 
 struct Loader {

@@ -9,7 +9,7 @@
 
 use super::bits::{PAGE, spans};
 use super::hook::{Access, Company, Who};
-use super::touch::{PageHasher, lane_runs};
+use super::touch::{PageHasher, in_page, lane_runs};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
@@ -87,6 +87,23 @@ impl Marks {
         met
     }
 
+    /// Marks reads of `N` bytes at each of 32 offsets; inactive lanes repeat an active one.
+    fn read_lanes<const N: usize>(&mut self, me: u8, at: &[i16; 32]) {
+        for offset in at {
+            let marks = self.reads.get_mut(*offset as usize..);
+            let Some(marks) = marks.and_then(|tail| tail.first_chunk_mut::<N>()) else {
+                continue;
+            };
+            for mark in marks {
+                *mark = if *mark == 0 || *mark == me {
+                    me
+                } else {
+                    SEVERAL
+                };
+            }
+        }
+    }
+
     /// Marks a write by wave `me - 1`; the bytes that another wave wrote or, if there are none, read.
     fn write(&mut self, me: u8, from: usize, to: usize) -> Option<(usize, usize, u8, MeetingKind)> {
         let wrote = first_other(&self.writes[from..to], me);
@@ -121,14 +138,14 @@ type PageMap = HashMap<u64, u32, BuildHasherDefault<PageHasher>>;
 #[derive(Debug)]
 struct Phase {
     map: PageMap,
-    cache: [(u64, u32); CACHED],
+    cache: Box<[(u64, u32); CACHED]>,
 }
 
 impl Default for Phase {
     fn default() -> Self {
         Self {
             map: PageMap::default(),
-            cache: [(u64::MAX, 0); CACHED],
+            cache: Box::new([(u64::MAX, 0); CACHED]),
         }
     }
 }
@@ -219,6 +236,9 @@ impl Phases {
             self.groups.len() - 1
         });
         let between = access.company == Company::Between;
+        if !write && !between && self.read_page(index, access) {
+            return;
+        }
         lane_runs(access, |va, len| {
             for (page, from, to) in spans(va, len) {
                 self.part(index, false, who, page, (from, to), write);
@@ -227,6 +247,59 @@ impl Phases {
                 }
             }
         });
+    }
+
+    /// A load whose lanes all lie in one page that no wave has written, the usual case; whether it
+    /// was one.
+    fn read_page(&mut self, index: usize, access: &Access<'_>) -> bool {
+        let Some(lanes) = in_page(access) else {
+            return false;
+        };
+        let first = access.at[(access.lanes.trailing_zeros() & 31) as usize];
+        let Some(marks) = self.marks(index, false, first / PAGE) else {
+            return true;
+        };
+        let marks = &mut self.marks[marks as usize];
+        let me = (access.who.wave & 31) as u8 + 1;
+        if marks.written {
+            return false;
+        }
+        match access.bytes {
+            1 => marks.read_lanes::<1>(me, &lanes.at),
+            2 => marks.read_lanes::<2>(me, &lanes.at),
+            4 => marks.read_lanes::<4>(me, &lanes.at),
+            8 => marks.read_lanes::<8>(me, &lanes.at),
+            16 => marks.read_lanes::<16>(me, &lanes.at),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The marks of a page; `None` once there are too many pages.
+    fn marks(&mut self, index: usize, next: bool, page: u64) -> Option<u32> {
+        let group = &mut self.groups[index];
+        let phase = if next {
+            &mut group.next
+        } else {
+            &mut group.now
+        };
+        let slot = page as usize % CACHED;
+        match phase.cache[slot] {
+            (cached, marks) if cached == page => Some(marks),
+            _ => {
+                if phase.map.len() >= MAX_PAGES && !phase.map.contains_key(&page) {
+                    return None;
+                }
+                let marks = *phase.map.entry(page).or_insert_with(|| {
+                    self.free.pop().unwrap_or_else(|| {
+                        self.marks.push(Marks::new());
+                        self.marks.len() as u32 - 1
+                    })
+                });
+                phase.cache[slot] = (page, marks);
+                Some(marks)
+            }
+        }
     }
 
     fn part(
@@ -238,28 +311,8 @@ impl Phases {
         (from, to): (u32, u32),
         write: bool,
     ) {
-        let group = &mut self.groups[index];
-        let phase = if next {
-            &mut group.next
-        } else {
-            &mut group.now
-        };
-        let slot = page as usize % CACHED;
-        let marks = match phase.cache[slot] {
-            (cached, marks) if cached == page => marks,
-            _ => {
-                if phase.map.len() >= MAX_PAGES && !phase.map.contains_key(&page) {
-                    return;
-                }
-                let marks = *phase.map.entry(page).or_insert_with(|| {
-                    self.free.pop().unwrap_or_else(|| {
-                        self.marks.push(Marks::new());
-                        self.marks.len() as u32 - 1
-                    })
-                });
-                phase.cache[slot] = (page, marks);
-                marks
-            }
+        let Some(marks) = self.marks(index, next, page) else {
+            return;
         };
         let marks = &mut self.marks[marks as usize];
         let me = (who.wave & 31) as u8 + 1;

@@ -170,9 +170,9 @@ pub(super) fn lane_runs(access: &Access<'_>, mut run: impl FnMut(u64, u64)) {
 }
 
 /// The lanes of an access as offsets in one page, where they all lie in one.
-struct InPage {
+pub(super) struct InPage {
     /// Offset of the first byte of each lane.
-    at: [i16; 32],
+    pub(super) at: [i16; 32],
     from: u32,
     to: u32,
 }
@@ -180,7 +180,7 @@ struct InPage {
 /// The lanes' offsets if they all lie in the page of the first active one; inactive lanes are given
 /// the place of that one.
 #[inline(always)]
-fn in_page(access: &Access<'_>) -> Option<InPage> {
+pub(super) fn in_page(access: &Access<'_>) -> Option<InPage> {
     let first = access.at[(access.lanes.trailing_zeros() & 31) as usize];
     let last = u64::from(access.bytes) - 1;
     let mut differ = 0;
@@ -357,7 +357,9 @@ impl Touch {
             let index = self.page(access.who.launch, first / PAGE, shadow);
             let record = &self.pages[index as usize];
             if record.write == NONE && record.shadow == DEFINED {
-                if record.reader != access.who.group + 1 {
+                let known = record.reader == access.who.group + 1
+                    || record.reader == SPLIT && self.settled(record, class, lanes.from, lanes.to);
+                if !known {
                     lane_runs(access, |va, len| {
                         let from = (va % PAGE) as u32;
                         self.reader(access.who, index, from, from + len as u32);
@@ -469,6 +471,18 @@ impl Touch {
             let bitmaps = bitmaps.filter_map(|bits| self.bitmaps.get(*bits as usize));
             bitmaps.fold(0, |all, bits| all | bits[word]) & mask == mask
         })
+    }
+
+    /// Whether several groups have read each cell of `[from, to)`, and all bytes of it this way: the
+    /// usual case of a vector that every group reads, where another reader changes nothing.
+    fn settled(&self, record: &PageRecord, class: usize, from: u32, to: u32) -> bool {
+        let range = (from / 4) as usize..to.div_ceil(4) as usize;
+        let cells = self.owners.get(record.readers as usize);
+        let cells = cells.and_then(|cells| cells.get(range)).unwrap_or_default();
+        let read = self.bitmaps.get(record.reads[class] as usize);
+        !cells.is_empty()
+            && cells.iter().fold(SEVERAL, |all, cell| all & cell) != 0
+            && read.is_some_and(|read| bits::all(read, from, to))
     }
 
     /// Remembers which group reads `[from, to)` of a page, before the bytes count as read.

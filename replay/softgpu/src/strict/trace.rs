@@ -86,13 +86,16 @@ pub struct Violation {
     pub va: u64,
 }
 
+/// What orders two launches, if anything must: the kind of race and the first byte of it.
+type Shared = Option<(ReportKind, u64)>;
+
 /// Judges streams of one trace's launches.
 #[derive(Debug)]
 pub struct TraceJudge<'a> {
     rules: Rules,
     launches: &'a [TracedLaunch],
     /// What two launches share, by (earlier, later); computed when first asked for.
-    pairs: RefCell<HashMap<(usize, usize), Option<(ReportKind, u64)>>>,
+    pairs: RefCell<HashMap<(usize, usize), Shared>>,
     /// Per launch: earlier launches whose bytes it reads, with the caches on the way.
     sources: Vec<Vec<(usize, Caches, u64)>>,
 }
@@ -184,7 +187,7 @@ impl<'a> TraceJudge<'a> {
         true
     }
 
-    fn pair(&self, earlier: usize, later: usize) -> Option<(ReportKind, u64)> {
+    fn pair(&self, earlier: usize, later: usize) -> Shared {
         let mut pairs = self.pairs.borrow_mut();
         *pairs.entry((earlier, later)).or_insert_with(|| {
             let (first, second) = (self.launches.get(earlier)?, self.launches.get(later)?);
@@ -193,8 +196,7 @@ impl<'a> TraceJudge<'a> {
     }
 }
 
-/// What orders two launches, if anything must: the first shared byte and the kind of race.
-fn conflict(first: &TracedLaunch, second: &TracedLaunch) -> Option<(ReportKind, u64)> {
+fn conflict(first: &TracedLaunch, second: &TracedLaunch) -> Shared {
     let (atomics, ordered) = second.atomics.contended(&first.atomics);
     let rows = [
         (ReportKind::ReadAfterWrite, &second.all_reads, &first.writes),

@@ -1,7 +1,7 @@
 //! Machine code: words of real kernels, damaged, moved and mixed with noise, executed by one
 //! work-group under a small instruction budget.
 
-use crate::mutate::{Random, fixture, inputs};
+use crate::mutate::{Random, fixture, inputs, shipped};
 use object::{Object, ObjectSection};
 use refrain_softgpu::exec::{Dispatch, Program, RunConfig, run_batch};
 use refrain_softgpu::isa::Target;
@@ -13,8 +13,11 @@ const WORDS: usize = 48;
 const CODE_VA: u64 = 0x7000_0000_0000;
 
 fn words(relative: &str) -> Vec<u32> {
-    let file = fixture(relative);
-    let elf = object::File::parse(&*file).unwrap();
+    words_of(&fixture(relative))
+}
+
+fn words_of(file: &[u8]) -> Vec<u32> {
+    let elf = object::File::parse(file).unwrap();
     let text = elf.section_by_name(".text").unwrap().data().unwrap();
     text.as_chunks::<4>()
         .0
@@ -46,16 +49,10 @@ fn program(real: &[u32], random: &mut Random) -> Vec<u32> {
 fn machine_code() {
     let sources = [
         (Target::Gfx1100, words("tests/objects/gfx1100/coverage.co")),
-        (
-            Target::Gfx1100,
-            words("../../kernels/objects/gfx1100/refrain.co"),
-        ),
+        (Target::Gfx1100, words_of(shipped(Target::Gfx1100))),
         (Target::Gfx1151, words("tests/objects/gfx1151/coverage.co")),
         (Target::Gfx1201, words("tests/objects/gfx1201/coverage.co")),
-        (
-            Target::Gfx1201,
-            words("../../kernels/objects/gfx1201/refrain.co"),
-        ),
+        (Target::Gfx1201, words_of(shipped(Target::Gfx1201))),
     ];
     let memory = AddressSpace::new();
     let rights = Rights::READ_WRITE.union(Rights::HOST);

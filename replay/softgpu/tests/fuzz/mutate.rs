@@ -89,6 +89,12 @@ pub fn fixture(relative: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)).unwrap()
 }
 
+/// The shipped code object of a target.
+pub fn shipped(target: refrain_softgpu::isa::Target) -> &'static [u8] {
+    let target = refrain_kernels::Target::parse(target.name()).unwrap();
+    refrain_kernels::code_object(target).bytes()
+}
+
 /// Gives every input of a surface to `run`, and demands that both outcomes occur, so that a surface
 /// whose inputs all die at the first check does not count as tested.
 pub fn inputs(surface: &str, mut run: impl FnMut(u64, &mut Random) -> Outcome) {

@@ -1,6 +1,6 @@
 //! Code objects and kernel descriptors.
 
-use crate::mutate::{Outcome, Random, fixture, inputs};
+use crate::mutate::{Outcome, Random, fixture, inputs, shipped};
 use object::{Object, ObjectSection, ObjectSymbol};
 use refrain_packet::Gfx;
 use refrain_packet::kd::KernelDescriptor;
@@ -82,8 +82,8 @@ fn code_objects() {
 /// Descriptors of the shipped kernels, damaged: parsed, judged and written back without loss.
 #[test]
 fn descriptors() {
-    let file = fixture("../../kernels/objects/gfx1201/refrain.co");
-    let elf = object::File::parse(&*file).unwrap();
+    let file = shipped(Target::Gfx1201);
+    let elf = object::File::parse(file).unwrap();
     let rodata = elf.section_by_name(".rodata").unwrap();
     let (base, data) = (rodata.address(), rodata.data().unwrap());
     let good: Vec<&[u8]> = elf

@@ -1,12 +1,14 @@
 //! What a cache may still hold: invalidations that are missing, in the wrong place or too weak.
 
-use crate::harness::{BARRIER_BIT, Ib};
+use crate::harness::{BARRIER_BIT, Ib, Rig, put};
 use crate::rig::{
     ACQUIRE_AGENT, ACQUIRE_SYSTEM, AGENT_GCR, GL2_WB, Named, RELEASE_AGENT, RELEASE_SYSTEM, SYSTEM,
     both, verdict,
 };
 use refrain_softgpu::isa::Target;
 use refrain_softgpu::strict::ReportKind::{LostWrites, NotWrittenBack, StaleRead};
+
+const GL2_INV: u32 = 0x4000;
 
 /// `fill` writes a row, `copy` reads it after the wait; `acquire` is what stands between.
 fn write_then_read(target: Target, reader: &str, between: impl FnOnce(&mut Ib)) -> Named {
@@ -134,7 +136,7 @@ fn an_aql_packet_without_an_acquire_fence_reads_stale() {
     });
 }
 
-/// ROCm/hip 3887 and 3902: a buffer that the host updates between replays.
+/// ROCm/hip 3887: a buffer that the host updates between launches.
 #[test]
 fn issue_rocm_hip_3887_a_host_update_needs_a_system_acquire() {
     both(|target, fault| {
@@ -197,7 +199,6 @@ fn a_missing_terminal_writeback_shows_when_the_host_reads() {
 /// packet's release fence, nothing is lost; memory that the L2 does not keep is no concern.
 #[test]
 fn an_l2_invalidation_without_a_writeback_loses_what_was_written() {
-    const GL2_INV: u32 = 0x4000;
     for target in crate::rig::TARGETS {
         for (what, before, gcr, fault) in [
             ("alone", None, GL2_INV, true),
@@ -241,10 +242,56 @@ fn a_release_of_system_scope_is_a_writeback() {
         let fill = gpu.args(&[kv], &[7]);
         gpu.run_quietly(&[gpu.packet("fill", 1, fill, BARRIER_BIT | ACQUIRE_SYSTEM | release)]);
         let mut ib = Ib::default();
-        ib.acquire(0x4000);
+        ib.acquire(GL2_INV);
         ib.flush();
         gpu.run_ib(&ib);
         let names = ["lost-writes", "kv.k.0", "other: kernel fill"];
         verdict("release", fault, &gpu.reports(), LostWrites, &names);
+    });
+}
+
+/// ROCm/hip 3902: an index buffer that is written outside the graph is stale in its replay. The same
+/// indirect buffer runs twice, and only its own head can see to what the host wrote in between.
+#[test]
+fn issue_rocm_hip_3902_an_index_written_between_replays_needs_an_acquire_at_the_head() {
+    both(|target, fault| {
+        let gpu = Named::new(target);
+        let (index, out) = (gpu.buffer("index", 32), gpu.buffer("out", 32));
+        let args = gpu.args(&[out, index], &[]);
+        let mut ib = Ib::default();
+        if fault {
+            ib.acquire(AGENT_GCR);
+        } else {
+            ib.acquire(AGENT_GCR | GL2_INV | GL2_WB);
+        }
+        ib.state(&gpu.rig, "copy", args).launch(1).flush();
+        let va = gpu.ib(&ib);
+        let replay = || {
+            let signal = gpu.rig.gpu.create_signal(1).unwrap();
+            let mut packet = Rig::vendor(va, ib.0.len(), signal);
+            put(
+                &mut packet,
+                0,
+                &(BARRIER_BIT | RELEASE_SYSTEM).to_le_bytes(),
+            );
+            gpu.rig.run(&[packet], signal);
+        };
+        // What the host wrote before the first replay is covered by an acquire of its own.
+        let mut head = Ib::default();
+        head.acquire(AGENT_GCR | GL2_INV | GL2_WB).flush();
+        gpu.run_ib(&head);
+        replay();
+        assert_eq!(gpu.reports(), []);
+        gpu.rig.write(index, &[9; 32]);
+        replay();
+        assert_eq!(gpu.rig.read(out, 1), [9]);
+        let names = [
+            "kernel copy (queue 1, packet 2, dword",
+            "index bytes 0..128",
+            "L2",
+            "other: the host",
+            "ACQUIRE_MEM with GL2_INV (GCR_CNTL 0x4000)",
+        ];
+        verdict("index", fault, &gpu.reports(), StaleRead, &names);
     });
 }

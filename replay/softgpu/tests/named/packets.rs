@@ -178,3 +178,50 @@ fn llvm_19_permlane_miscompile_gives_a_wrong_sum() {
         assert_eq!(gpu.rig.read(out, 1) == [reference], right, "{object}");
     }
 }
+
+/// One map serves both generations. What the wrong map and each generation's own registers do on the
+/// other: a refusal that says which register is meant, or that there is none.
+#[test]
+fn the_register_map_of_the_other_generation_is_named() {
+    use Target::{Gfx1100, Gfx1201};
+    for (target, register, value, hint) in [
+        // The wrong gfx12 map on gfx11.
+        (
+            Gfx1100,
+            0x223,
+            0,
+            "no register 0x223 on gfx1100; PGM_RSRC3 is 0x228",
+        ),
+        (Gfx1100, 0x216, u32::MAX, "TMPRING_SIZE is 0x218"),
+        (Gfx1100, 0x230, u32::MAX, "shader-engine masks are 0x216"),
+        // What only gfx12 has, on gfx11: a register, and a bit of one that both have.
+        (Gfx1100, 0x235, 1, "no register 0x235 on gfx1100"),
+        (Gfx1201, 0x235, 1, "PRESCALED_DIM_X"),
+        (Gfx1100, 0x228, 0x2000, "PGM_RSRC3"),
+        // RELAUNCH and WAVE_RESTORE of gfx10 are masks of gfx11 and gfx12.
+        (Gfx1100, 0x22b, 1, "STATIC_THREAD_MGMT_SE4"),
+        (Gfx1201, 0x22b, 1, "STATIC_THREAD_MGMT_SE4"),
+        (Gfx1100, 0x22c, 1, "STATIC_THREAD_MGMT_SE5"),
+        (Gfx1201, 0x22c, 1, "STATIC_THREAD_MGMT_SE5"),
+    ] {
+        for fault in [true, false] {
+            let gpu = Named::new(target);
+            let out = gpu.buffer("out", 32);
+            let mut ib = Ib::default();
+            ib.state(&gpu.rig, "fill", gpu.args(&[out], &[1]));
+            if fault {
+                ib.set(register, &[value]);
+            }
+            ib.launch(1).flush();
+            run_or_fault(&gpu, fault, &ib);
+            let what = format!("{target} {register:#x}");
+            verdict(
+                &what,
+                fault,
+                &gpu.reports(),
+                PacketRejected,
+                &[hint, "dword"],
+            );
+        }
+    }
+}

@@ -13,7 +13,7 @@ fn embed_f32_copies_a_row() {
                 threads: 2,
                 ..SoftConfig::new(target)
             },
-            &fixture(&format!("../../kernels/objects/{target}/refrain.co")),
+            shipped(target),
         );
         let table: Vec<u32> = (0..4 * WIDTH as u32)
             .map(|i| (i as f32 * 0.25).to_bits())

@@ -32,6 +32,12 @@ pub fn fixture(relative: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)).unwrap()
 }
 
+/// The shipped code object of a target.
+pub fn shipped(target: Target) -> &'static [u8] {
+    let target = refrain_kernels::Target::parse(target.name()).unwrap();
+    refrain_kernels::code_object(target).bytes()
+}
+
 pub fn put(packet: &mut Packet, offset: usize, bytes: &[u8]) {
     packet[offset..offset + bytes.len()].copy_from_slice(bytes);
 }

@@ -37,8 +37,8 @@ fn an_unloaded_kernel_cannot_be_dispatched() {
     let mut rig = Rig::new(Target::Gfx1201);
     let kernarg = rig.memory("kernargs", &[0; 4]);
     let packet = rig.dispatch("add_one", 1, kernarg, 0);
-    let catalog = fixture("../../kernels/objects/gfx1201/refrain.co");
-    let object = rig.gpu.load_code_object(&catalog).unwrap();
+    let object = rig.gpu.load_code_object(shipped(Target::Gfx1201));
+    let object = object.unwrap();
     drop(std::mem::replace(&mut rig.object, object));
     rig.submit(&[packet]);
     let words = rig.fault().to_string();

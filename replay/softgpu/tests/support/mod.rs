@@ -43,16 +43,9 @@ pub fn root() -> PathBuf {
 
 /// All `*.co` files of a target, the shipped ones and this crate's fixtures.
 pub fn objects(target: Target) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for dir in [
-        root().join("kernels/objects").join(target.name()),
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/objects")
-            .join(target.name()),
-    ] {
-        let Ok(entries) = std::fs::read_dir(dir) else {
-            continue;
-        };
+    let mut found = vec![unpacked(target)];
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects");
+    if let Ok(entries) = std::fs::read_dir(own.join(target.name())) {
         found.extend(
             entries
                 .flatten()
@@ -72,10 +65,39 @@ pub fn objects(target: Target) -> Vec<PathBuf> {
     found
 }
 
+/// The shipped object as a file, for tools that want one.
+fn unpacked(target: Target) -> PathBuf {
+    let folder = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let path = folder.join(format!("refrain.{}.co", target.name()));
+    let bytes = shipped_bytes(target);
+    if std::fs::read(&path).is_ok_and(|there| there == bytes) {
+        return path;
+    }
+    let new = folder.join(format!(
+        "refrain.{}.{}.co",
+        target.name(),
+        std::process::id()
+    ));
+    std::fs::write(&new, bytes).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    path
+}
+
 /// Reads an object.
 pub fn load(target: Target, path: &Path) -> Code {
     let bytes = std::fs::read(path).unwrap();
     parse(target, &bytes)
+}
+
+/// The shipped object of a target.
+pub fn shipped(target: Target) -> Code {
+    parse(target, shipped_bytes(target))
+}
+
+/// Its bytes.
+pub fn shipped_bytes(target: Target) -> &'static [u8] {
+    let target = refrain_kernels::Target::parse(target.name()).unwrap();
+    refrain_kernels::code_object(target).bytes()
 }
 
 /// Parses an object's bytes.
@@ -176,13 +198,7 @@ impl Gpu {
 
     /// The shipped object of a target.
     pub fn shipped(target: Target) -> Self {
-        Self::new(
-            target,
-            &root()
-                .join("kernels/objects")
-                .join(target.name())
-                .join("refrain.co"),
-        )
+        Self::with(shipped(target), false)
     }
 
     pub fn with(code: Code, baseline: bool) -> Self {

@@ -7,11 +7,12 @@
 //! arm is not stationary. Measured rows must satisfy the same limits against the confirmed median.
 
 use super::stats::{drift, median, slope, spread};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The limits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// Rows that are looked at together.
     pub window: usize,
@@ -46,7 +47,7 @@ impl Default for Limits {
 }
 
 /// A limit that a series breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "limit", rename_all = "snake_case")]
 pub enum Unsettled {
     /// Rises or falls.
@@ -367,13 +368,19 @@ mod tests {
             Phase::NotStationary(Unsettled::TooFew { .. })
         ));
         let text = reason(drifting).to_string();
-        assert!(text.starts_with("slope +0.0") && text.ends_with("allowed 0.050 %"), "{text}");
+        assert!(
+            text.starts_with("slope +0.0") && text.ends_with("allowed 0.050 %"),
+            "{text}"
+        );
     }
 
     /// A step of 0.6 % exactly between window and confirmation: neither part shows it by itself.
     #[test]
     fn a_step_before_the_confirmation_is_drift() {
-        let mut gate = Gate::new(Limits { cap: 20, ..Limits::default() });
+        let mut gate = Gate::new(Limits {
+            cap: 20,
+            ..Limits::default()
+        });
         for index in 0..20 {
             gate.push(if index < 10 { 1000.0 } else { 1006.0 });
         }
@@ -392,10 +399,16 @@ mod tests {
         let drifted = gate.measured(&[1006.0; 10]);
         assert!(matches!(drifted, Err(Unsettled::Drift { .. })));
         let rising: Vec<f64> = (0..10).map(|row| 1000.0 + f64::from(row)).collect();
-        assert!(matches!(gate.measured(&rising), Err(Unsettled::Slope { .. })));
+        assert!(matches!(
+            gate.measured(&rising),
+            Err(Unsettled::Slope { .. })
+        ));
         let mut slow = vec![1000.0; 10];
         slow[9] = 1020.0;
-        assert!(matches!(gate.measured(&slow), Err(Unsettled::Spread { .. })));
+        assert!(matches!(
+            gate.measured(&slow),
+            Err(Unsettled::Spread { .. })
+        ));
         let unsettled = Gate::new(Limits::default());
         assert!(unsettled.measured(&[1000.0; 10]).is_err());
     }

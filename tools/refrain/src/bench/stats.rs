@@ -96,7 +96,8 @@ impl Seeded {
         Self(seed)
     }
 
-    const fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -105,8 +106,8 @@ impl Seeded {
     }
 
     /// A number below `bound`, which is at least 1.
-    const fn below(&mut self, bound: usize) -> usize {
-        ((self.next() as u128 * bound as u128) >> 64) as usize
+    pub const fn below(&mut self, bound: usize) -> usize {
+        ((self.number() as u128 * bound as u128) >> 64) as usize
     }
 }
 
@@ -197,7 +198,7 @@ mod tests {
     fn the_generator_is_the_published_one() {
         // First outputs of SplitMix64 for seed 1234567, as published with the reference code.
         let mut random = Seeded::new(1_234_567);
-        let found: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        let found: Vec<u64> = (0..3).map(|_| random.number()).collect();
         assert_eq!(
             found,
             [

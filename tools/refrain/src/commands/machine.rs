@@ -33,7 +33,7 @@ fn list() -> anyhow::Result<String> {
 }
 
 fn probe(args: &ProbeArgs) -> anyhow::Result<()> {
-    let opened = super::open_device(&args.device)?;
+    let opened = super::open_device(&args.device, None)?;
     let mut machine = device(&opened)?;
     args.name.clone_into(&mut machine.name);
     let facts = host::facts();

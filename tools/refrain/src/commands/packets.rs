@@ -6,15 +6,16 @@
 use crate::cli::{Format, PacketArgs, SurfaceArg};
 use crate::exit::CliError;
 use crate::{input, output};
-use refrain_lower::{KernelImages, Lowered, Policy, Transport, kernel_images, lower};
+use refrain_lower::{KernelImages, Lowered, Policy, Transport, kernel_images, lower_segment};
 use refrain_packet::aql::packets_of_words;
 use refrain_packet::dump::{Dump, DumpContext, dump_ib, dump_packets};
 use refrain_packet::lint::{Context, Report, Severity, lint_ib, lint_ring};
 use refrain_packet::target::Gfx;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::durable;
+use refrain_planner::plan::Segment;
 use refrain_recorder::EmbeddedObjects;
-use refrain_replay::lifecycle;
+use refrain_replay::{lifecycle, segments};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -50,7 +51,7 @@ pub(super) fn lint(args: &PacketArgs) -> anyhow::Result<()> {
         (Some(plan), _) => {
             let (plan, images, lowered) = lowered(args, plan)?;
             let kernels = kernel_images(&plan, &images)?;
-            refrain_lower::lint(&plan, &kernels, &lowered)?
+            refrain_lower::lint(&segment(args, &plan)?, &kernels, &lowered)?
         }
         (None, Some(file)) => {
             let (transport, words) = raw(args, file)?;
@@ -98,8 +99,8 @@ fn of_words(transport: Transport, words: &[u32], context: &DumpContext<'_>) -> D
 fn lowered(args: &PacketArgs, path: &Path) -> anyhow::Result<(CheckedPlan, KernelImages, Lowered)> {
     let plan = input::open_plan(path)?;
     let images = lifecycle::images(&plan, &EmbeddedObjects)?;
-    let lowered = lower(
-        &plan,
+    let lowered = lower_segment(
+        &segment(args, &plan)?,
         &images,
         args.transport.transport(),
         Policy::default(),
@@ -117,6 +118,23 @@ fn lowered(args: &PacketArgs, path: &Path) -> anyhow::Result<(CheckedPlan, Kerne
         durable::write(file, &bytes)?;
     }
     Ok((plan, images, lowered))
+}
+
+/// The run of launches that is meant: the only one, or the one asked for.
+fn segment<'a>(args: &PacketArgs, plan: &'a CheckedPlan) -> Result<Segment<'a>, CliError> {
+    let mut runs = segments::runs(plan);
+    let count = runs.len();
+    let wanted = match args.segment {
+        Some(number) => number as usize,
+        None if count == 1 => 0,
+        None => count,
+    };
+    if wanted >= count {
+        let last = count.saturating_sub(1);
+        let text = format!("the plan has {count} segments: give --segment 0 to {last}");
+        return Err(CliError::Usage(text));
+    }
+    Ok(runs.swap_remove(wanted))
 }
 
 fn raw_target(args: &PacketArgs) -> Gfx {

@@ -19,7 +19,7 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<()> {
         super::not_an_input(&args.output, &[&file])?;
     }
     let plan = match &args.fill {
-        None => compile(&source, &machine, &super::compile_options(&args.compile)),
+        None => compile(&source, &machine, &super::compile_options(&args.compile)?),
         Some(path) => {
             super::not_an_input(&args.output, &[path])?;
             fill(&input::open_plan(path)?, &source)

@@ -50,7 +50,8 @@ fn subject(args: &ProveArgs) -> anyhow::Result<(CheckedPlan, PathBuf)> {
         None => None,
         Some(DeviceSpec::Soft(target)) => Some(target),
         Some(other) => {
-            let text = format!("a proof is made on the software GPU, not on {other}: give soft:gfxNNNN");
+            let text =
+                format!("a proof is made on the software GPU, not on {other}: give soft:gfxNNNN");
             return Err(CliError::Usage(text).into());
         }
     };
@@ -65,7 +66,7 @@ fn subject(args: &ProveArgs) -> anyhow::Result<(CheckedPlan, PathBuf)> {
             let source = input::open_model(&args.model)?;
             let default = target.unwrap_or(DeviceSpec::DEFAULT_SOFT);
             let machine = super::profile(&args.compile, default.name())?;
-            let plan = compile(&source, &machine, &super::compile_options(&args.compile));
+            let plan = compile(&source, &machine, &super::compile_options(&args.compile)?);
             let plan = plan.with_context(|| args.model.display().to_string())?;
             (plan, args.model.clone())
         }
@@ -78,7 +79,9 @@ fn subject(args: &ProveArgs) -> anyhow::Result<(CheckedPlan, PathBuf)> {
     let planned = plan.machine.target.as_str();
     if let Some(given) = target.filter(|given| given.name() != planned) {
         let shown = args.model.display();
-        let text = format!("{shown} is planned for {planned}, --device says soft:{given}: leave --device out");
+        let text = format!(
+            "{shown} is planned for {planned}, --device says soft:{given}: leave --device out"
+        );
         return Err(CliError::Usage(text).into());
     }
     Ok((plan, model))
@@ -103,7 +106,11 @@ pub(super) fn credentials(
 fn in_words(proved: &Proved) -> anyhow::Result<String> {
     let (proof, mut text) = (&proved.proof, String::new());
     let positions: Vec<String> = proof.positions.iter().map(u32::to_string).collect();
-    writeln!(text, "proved      {}, on the software GPU in strict mode", proof.target)?;
+    writeln!(
+        text,
+        "proved      {}, on the software GPU in strict mode",
+        proof.target
+    )?;
     writeln!(text, "plan        {}", proof.plan)?;
     writeln!(
         text,
@@ -118,12 +125,19 @@ fn in_words(proved: &Proved) -> anyhow::Result<String> {
         "compared    {} states of every buffer: eager, recorded launches again and each form agree",
         proof.states_compared
     )?;
-    writeln!(text, "scratch     filled between tokens: nothing that is kept changes")?;
+    writeln!(
+        text,
+        "scratch     filled between tokens: nothing that is kept changes"
+    )?;
     for row in &proof.slack {
         writeln!(text, "{}", slack(row))?;
     }
     for form in &proof.forms {
-        writeln!(text, "{}         {} dwords, encoding {}", form.transport, form.dwords, form.encoding)?;
+        writeln!(
+            text,
+            "{}         {} dwords, encoding {}",
+            form.transport, form.dwords, form.encoding
+        )?;
         for (part, tally) in &form.omissions {
             writeln!(text, "  {part:<10}{}", tally_in_words(tally))?;
             for place in &tally.redundant {
@@ -161,7 +175,11 @@ fn slack(row: &Slack) -> String {
 }
 
 fn tally_in_words(tally: &Tally) -> String {
-    let rules: Vec<String> = tally.rules.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
+    let rules: Vec<String> = tally
+        .rules
+        .iter()
+        .map(|(rule, count)| format!("{rule} {count}"))
+        .collect();
     let mut text = format!(
         "{} left out: {} caught ({} by the trace, {} by a rule alone, {} by execution alone)",
         tally.tried,

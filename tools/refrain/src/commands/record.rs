@@ -16,7 +16,7 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<()> {
     for file in source.paths() {
         super::not_an_input(&args.output, &[file])?;
     }
-    let opened = super::open_device(&args.device)?;
+    let opened = super::open_device(&args.device, None)?;
     let reconciled = refrain_replay::record(&opened, &plan, &source, &EmbeddedObjects)?;
     file::store(&args.output, reconciled.recording())?;
     output::note(&format!(

@@ -25,6 +25,95 @@ fn a_run_with_spilled_layers_gives_the_same_text() {
 }
 
 #[test]
+fn a_run_with_steps_of_the_host_gives_the_same_text_and_says_who_did_what() {
+    let model = austen();
+    let run = |more: &[&str]| {
+        let base = ["run", text(&model), "--prompt-ids", "5,6,7", "-n", "6"];
+        let rest = ["--device", "soft:gfx1201", "--format", "json"];
+        json(&[&base[..], &rest, more].concat())
+    };
+    let resident = run(&[]);
+    assert_eq!(resident["offload"], Value::Null);
+    let rows: [(&[&str], u64, u64); 4] = [
+        (&["--exec", "cpu", "--verify"], 8, 0),
+        (&["--exec", "cpu", "--retain", "segments"], 8, 0),
+        (&["--exec", "passback:0.5", "--transport", "aql"], 8, 1),
+        (&["--exec", "passback:0.5", "--retain", "none"], 8, 1),
+    ];
+    for (args, barriers, splits) in rows {
+        let found = run(&[args, &["--gpu-layers", "4"]].concat());
+        assert_eq!(found["tokens"], resident["tokens"], "{args:?}");
+        let offload = &found["offload"];
+        assert_eq!(offload["barriers_per_token"], barriers, "{offload}");
+        assert_eq!(offload["share_pinned"], true);
+        let steps =
+            offload["cpu_steps"].as_u64().unwrap() + offload["split_steps"].as_u64().unwrap();
+        assert_eq!(steps, barriers * 8, "{offload}");
+        assert_eq!(u64::from(offload["split_steps"].as_u64() > Some(0)), splits);
+        assert!(offload["host"]["rows"].as_u64() > Some(0), "{offload}");
+        let replayed = found["replayed_launches"].as_u64().unwrap();
+        let eager = args.contains(&"none");
+        assert_eq!(
+            replayed == found["all_launches"].as_u64().unwrap(),
+            !eager,
+            "{found}"
+        );
+        assert_eq!(replayed == 0, eager);
+    }
+}
+
+#[test]
+fn tapes_comparisons_and_packets_of_plans_with_steps_of_the_host() {
+    let model = austen();
+    let base = [
+        "run",
+        text(&model),
+        "--prompt-ids",
+        "5,6,7",
+        "-n",
+        "2",
+        "--gpu-layers",
+        "4",
+    ];
+    let soft = ["--device", "soft:gfx1201"];
+    let rows: [(&[&str], &str); 3] = [
+        (&["--exec", "cpu", "--retain", "whole"], "RF028"),
+        (&["--exec", "passback", "--verify"], "RF030"),
+        (&["--exec", "passback:0.0001"], "RF032"),
+    ];
+    for (args, code) in rows {
+        let ran = refrain(&[&base[..], &soft, args].concat());
+        assert!(
+            ran.code == 77 && ran.err.contains(code),
+            "{args:?}: {}",
+            ran.err
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    plan(
+        folder.path(),
+        "a.plan",
+        &["--gpu-layers", "4", "--exec", "passback:0.5"],
+    );
+    let run = |args: &[&str]| refrain_in(folder.path(), args);
+    for command in ["lint", "dump"] {
+        let all = run(&[command, "--plan", "a.plan"]);
+        assert!(
+            all.code == 2 && all.err.contains("--segment 0 to"),
+            "{}",
+            all.err
+        );
+        for transport in ["aql", "pm4"] {
+            for segment in ["0", "1", "2"] {
+                let args = [command, "--plan", "a.plan", "--segment", segment];
+                let ran = run(&[&args[..], &["--transport", transport]].concat());
+                assert_eq!(ran.code, 0, "{command} {segment} {transport}: {}", ran.err);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_placed_is_refused_with_its_code() {
     let (model, moe) = (
         austen(),
@@ -37,11 +126,11 @@ fn what_cannot_be_placed_is_refused_with_its_code() {
     std::fs::write(folder.path().join("small.toml"), small).unwrap();
     let rows: [(&[&str], i32, &str); 8] = [
         (&["--machine", "gfx1151", "--gpu-layers", "1"], 77, "RF024"),
-        (&["--gpu-layers", "1", "--exec", "cpu"], 77, "RF026"),
+        (&["--exec", "cpu"], 77, "RF031"),
         (
-            &["--gpu-layers", "1", "--exec", "passback:0.5"],
+            &["--gpu-layers", "all", "--exec", "passback:0.5"],
             77,
-            "RF026",
+            "RF031",
         ),
         (
             &["--gpu-layers", "1", "--machine", "small.toml"],

@@ -21,7 +21,10 @@ const ENVIRONMENT: &str = "environment.txt";
 pub(super) fn package(home: &Home, args: &PackageArgs) -> anyhow::Result<()> {
     let recipes = home.chosen(std::slice::from_ref(&args.record), false)?;
     let [recipe] = recipes[..] else {
-        let text = format!("{} names several records; add the machine and residency", args.record);
+        let text = format!(
+            "{} names several records; add the machine and residency",
+            args.record
+        );
         return Err(CliError::Usage(text).into());
     };
     let absent = || CliError::NoInput {
@@ -43,7 +46,10 @@ pub(super) fn package(home: &Home, args: &PackageArgs) -> anyhow::Result<()> {
         archive.add(PLAN, plan.to_bytes());
         for kernel in &plan.kernels {
             if let Some(bytes) = world.object(&kernel.object) {
-                archive.add(&format!("objects/{}.co", hex(&kernel.object)), bytes.to_vec());
+                archive.add(
+                    &format!("objects/{}.co", hex(&kernel.object)),
+                    bytes.to_vec(),
+                );
             }
         }
     }
@@ -52,7 +58,10 @@ pub(super) fn package(home: &Home, args: &PackageArgs) -> anyhow::Result<()> {
     let names: Vec<&str> = archive.names().collect();
     let (shown, names) = (args.output.display(), names.join(", "));
     if args.dry_run {
-        output::note(&format!("would write {shown}: {} bytes, {names}", bytes.len()));
+        output::note(&format!(
+            "would write {shown}: {} bytes, {names}",
+            bytes.len()
+        ));
         return Ok(());
     }
     durable::write(&args.output, &bytes)?;
@@ -78,7 +87,9 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
     let model = model(args, &record)?;
     if args.dry_run {
         let (recipe, model) = (&record.recipe, model.display());
-        output::note(&format!("would plan {model} as {recipe} and run it by every route"));
+        output::note(&format!(
+            "would plan {model} as {recipe} and run it by every route"
+        ));
         return Ok(());
     }
     let world = Files {
@@ -106,12 +117,15 @@ fn checked(archive: &Archive, record: &Record) -> anyhow::Result<()> {
     let plan = CheckedPlan::from_bytes(archive.needed(PLAN)?)?;
     let (sealed, found) = (&record.facts.identity.plan, plan.id_hex());
     if *sealed != found {
-        let text = format!("the archive's plan is {found}, its record names {sealed}; package it again");
+        let text =
+            format!("the archive's plan is {found}, its record names {sealed}; package it again");
         return Err(CliError::Golden(text).into());
     }
     for kernel in &plan.kernels {
         let name = format!("objects/{}.co", hex(&kernel.object));
-        let digest = archive.file(&name).map(|bytes| *blake3::hash(bytes).as_bytes());
+        let digest = archive
+            .file(&name)
+            .map(|bytes| *blake3::hash(bytes).as_bytes());
         if digest != Some(kernel.object) {
             let text = format!("{name} is absent or another; package it again");
             return Err(CliError::Golden(text).into());
@@ -129,6 +143,9 @@ fn model(args: &ReproduceArgs, record: &Record) -> anyhow::Result<PathBuf> {
     if file.exists() {
         return Ok(file);
     }
-    let text = format!("no {} below {FOLDER}'s root here: name the model with --model-file", record.recipe.file);
+    let text = format!(
+        "no {} below {FOLDER}'s root here: name the model with --model-file",
+        record.recipe.file
+    );
     Err(CliError::Usage(text).into())
 }

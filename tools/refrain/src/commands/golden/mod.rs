@@ -2,15 +2,16 @@
 
 mod archive;
 mod seal;
+mod show;
 mod world;
 
 use crate::cli::{Format, GoldenArgs, GoldenCommand, VerifyArgs};
 use crate::exit::CliError;
 use crate::output;
-use refrain_golden::{Kind, Matrix, Recipe, Record, Registry, Route, State, Verified, verify};
+use refrain_golden::{Matrix, Recipe, Registry, Route, verify};
 use refrain_lower::Transport;
 use refrain_replay::prove::ProveOptions;
-use serde::Serialize;
+use show::{Row, explain, in_a_line};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -81,7 +82,8 @@ impl Home {
             let text = "name records as MODEL or MODEL/MACHINE-RESIDENCY, or say --all".to_owned();
             return Err(CliError::Usage(text).into());
         }
-        let is = |recipe: &Recipe, name: &String| *name == recipe.model || *name == recipe.to_string();
+        let is =
+            |recipe: &Recipe, name: &String| *name == recipe.model || *name == recipe.to_string();
         for name in names {
             if !self.matrix.recipes.iter().any(|recipe| is(recipe, name)) {
                 let text = format!("no record {name:?}: `refrain golden list` names them");
@@ -138,7 +140,10 @@ impl Home {
         let failed = rows.iter().filter(|row| row.mismatch.is_some()).count();
         let seconds = start.elapsed().as_secs_f64();
         let all = rows.len();
-        output::note(&format!("{} of {all} records hold, {seconds:.1} s", all - failed));
+        output::note(&format!(
+            "{} of {all} records hold, {seconds:.1} s",
+            all - failed
+        ));
         match failed {
             0 => Ok(()),
             _ => Err(CliError::GoldenDiffers { failed, all }.into()),
@@ -155,136 +160,5 @@ impl Home {
             }
         }
         Ok(output::result(&text)?)
-    }
-}
-
-fn in_a_line(record: &Record) -> String {
-    let (identity, counts) = (&record.facts.identity, &record.facts.counts);
-    let short = identity.sequence.get(..16).unwrap_or_default();
-    match record.kind {
-        Kind::Refused => format!("refused {}", record.refusal.as_deref().unwrap_or_default()),
-        kind => format!(
-            "{:<9} {short} {:>4} launches {:>4} waits",
-            kind.name(),
-            counts.launches,
-            counts.waits
-        ),
-    }
-}
-
-fn explain(record: &Record, text: &mut String) -> std::fmt::Result {
-    let Record {
-        recipe,
-        facts,
-        provenance,
-        ..
-    } = record;
-    writeln!(text, "  kind        {}", record.kind.name())?;
-    writeln!(
-        text,
-        "  model       {}{}",
-        recipe.file,
-        if recipe.is_shape() { ", without weights" } else { "" }
-    )?;
-    writeln!(
-        text,
-        "  plan        {}, {} of its layers on the GPU, {} for the others, KV {}",
-        recipe.machine, recipe.gpu_layers, recipe.exec, recipe.kv
-    )?;
-    if let Some(code) = &record.refusal {
-        writeln!(text, "  refused     {code}: the page is `refrain explain {code}`")?;
-    }
-    if record.kind != Kind::Refused {
-        let counts = &facts.counts;
-        writeln!(
-            text,
-            "  per token   {} launches, {} kernels, {} waits ({} invalidate), context {}",
-            counts.launches, counts.kernels, counts.waits, counts.invalidations, counts.context
-        )?;
-        let identity = &facts.identity;
-        for (name, digest) in [
-            ("plan", &identity.plan),
-            ("model", &identity.model),
-            ("structure", &identity.structure),
-            ("schedule", &identity.schedule),
-            ("artifacts", &identity.artifacts),
-            ("sequence", &identity.sequence),
-        ] {
-            writeln!(text, "  {name:<11} {digest}")?;
-        }
-    }
-    for encoding in &facts.encodings {
-        let (transport, dwords) = (&encoding.transport, encoding.dwords);
-        writeln!(text, "  {transport:<11} {} ({dwords} dwords, {})", encoding.digest, encoding.policy)?;
-    }
-    if let Some(tokens) = &record.tokens {
-        let (digest, sampler) = (&tokens.digest, &tokens.sampler);
-        writeln!(text, "  tokens      {digest} ({} {sampler})", tokens.generated)?;
-    }
-    if let Some(proof) = &record.proof {
-        writeln!(text, "  proof       {} by {}", proof.digest, proof.tool)?;
-    }
-    writeln!(text, "  compiler    {}", provenance.compiler)?;
-    writeln!(text, "  evidence    {}, sealed with {}", provenance.evidence, provenance.sealed_with)?;
-    match record.floors.is_empty() {
-        true => writeln!(text, "  floors      none: no card was measured"),
-        false => record.floors.iter().try_for_each(|floor| {
-            writeln!(text, "  floor       {}: report {}", floor.card, floor.report)
-        }),
-    }
-}
-
-/// A record's line in the output of `verify`.
-#[derive(Debug, Serialize)]
-struct Row {
-    record: String,
-    /// `layer: state`, in order.
-    checks: Vec<String>,
-    mismatch: Option<String>,
-    class: Option<&'static str>,
-}
-
-impl Row {
-    fn of(recipe: &Recipe, verified: &Verified) -> Self {
-        let check = |check: &refrain_golden::Check| {
-            let state = match &check.state {
-                State::Same => "same",
-                State::Differs(_) => "differs",
-                State::Skipped(why) => why,
-            };
-            format!("{}: {state}", check.layer.name())
-        };
-        let mismatch = verified.mismatch();
-        Self {
-            record: recipe.to_string(),
-            checks: verified.checks.iter().map(check).collect(),
-            mismatch: mismatch.map(ToString::to_string),
-            class: mismatch.map(|mismatch| mismatch.class.name()),
-        }
-    }
-
-    fn absent(recipe: &Recipe) -> Self {
-        Self {
-            record: recipe.to_string(),
-            checks: Vec::new(),
-            mismatch: Some("the matrix names it and nothing is sealed".to_owned()),
-            class: None,
-        }
-    }
-
-    fn stray(path: &Path) -> Self {
-        Self {
-            record: path.display().to_string(),
-            checks: Vec::new(),
-            mismatch: Some("the matrix does not name it".to_owned()),
-            class: None,
-        }
-    }
-
-    fn in_words(&self) -> String {
-        match &self.mismatch {
-            Some(mismatch) => format!("DIFFERS {}\n  {mismatch}\n", self.record),
-            None => format!("holds   {:<44} {}\n", self.record, self.checks.join(", ")),
-        }
     }
 }

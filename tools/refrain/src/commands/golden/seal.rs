@@ -1,6 +1,7 @@
 //! `refrain golden seal`: makes records again from their recipes, one command for all of them.
 
 use super::Home;
+use super::show::in_a_line;
 use crate::cli::SealArgs;
 use crate::output;
 use refrain_golden::{SealError, seal};
@@ -32,10 +33,11 @@ pub(super) fn run(home: &Home, args: &SealArgs) -> anyhow::Result<()> {
             (false, false) => "written",
         };
         if !args.dry_run {
-            home.registry.write(&sealed.record, sealed.proof.as_deref())?;
+            home.registry
+                .write(&sealed.record, sealed.proof.as_deref())?;
         }
         let (shown, seconds) = (path.display(), start.elapsed().as_secs_f64());
-        let line = super::in_a_line(&sealed.record);
+        let line = in_a_line(&sealed.record);
         output::result(&format!("{shown}: {state}, {line}\n"))?;
         output::note(&format!("{recipe}: {seconds:.1} s"));
     }
@@ -49,6 +51,7 @@ fn refusal(error: SealError) -> anyhow::Error {
         | SealError::NoTokens
         | SealError::Unproved(_)
         | SealError::Record(_) => Refusal::new(Code::SealRefused, error).into(),
+        SealError::ShareNotPinned => Refusal::new(Code::ShareNotPinned, error).into(),
         other => other.into(),
     }
 }
@@ -56,8 +59,19 @@ fn refusal(error: SealError) -> anyhow::Error {
 /// Uncommitted changes outside the registry could not be named by a record. Outside of a git
 /// repository nothing can be said, and nothing is demanded.
 fn clean(home: &Home) -> anyhow::Result<()> {
-    let arguments = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!golden/registry"];
-    let status = Command::new("git").arg("-C").arg(&home.root).args(arguments).output();
+    let arguments = [
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":!golden/registry",
+    ];
+    let status = Command::new("git")
+        .arg("-C")
+        .arg(&home.root)
+        .args(arguments)
+        .output();
     let changed = match status {
         Ok(status) if status.status.success() => {
             String::from_utf8_lossy(&status.stdout).into_owned()

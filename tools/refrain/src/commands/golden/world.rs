@@ -101,7 +101,8 @@ impl World for Files {
 
     fn read_proof(&self, bytes: &[u8]) -> Result<ProofFacts, WorldError> {
         let proof = Proof::from_bytes(bytes)?;
-        let form = |form: &refrain_replay::prove::Form| (form.transport.clone(), form.encoding.clone());
+        let form =
+            |form: &refrain_replay::prove::Form| (form.transport.clone(), form.encoding.clone());
         Ok(ProofFacts {
             digest: refrain_planner::identity::hex(&proof.content_digest()),
             encodings: proof.forms.iter().map(form).collect(),
@@ -122,6 +123,9 @@ impl World for Files {
         let source = FileSource::open(&self.path(recipe))?;
         let (retain, transport) = match route {
             Route::Eager => (Retain::None, SessionOptions::default().transport),
+            Route::Retained(transport) if plan.barriers().next().is_some() => {
+                (Retain::Segments, transport)
+            }
             Route::Retained(transport) => (Retain::Whole, transport),
         };
         let options = SessionOptions {

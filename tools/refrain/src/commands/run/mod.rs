@@ -6,8 +6,9 @@
 mod cpu;
 mod printer;
 mod report;
+mod soft;
 
-use crate::cli::{Format, RetainArg, RunArgs};
+use crate::cli::{CompileArgs, Format, RetainArg, RunArgs};
 use crate::exit::CliError;
 use crate::input::{self, Kind};
 use crate::output;
@@ -16,10 +17,12 @@ use printer::Printer;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::tokenizer::{SpecialTokens, Tokenizer};
-use refrain_planner::{ModelSource, compile, identity::hex};
+use refrain_planner::{ModelSource, compile, compile_family, identity::hex};
 use refrain_recorder::{EmbeddedObjects, FileSource};
 use refrain_replay::prove::presented;
-use refrain_replay::{DeviceSpec, Retain, Session, SessionOptions, Verification};
+use refrain_replay::{
+    Code, DeviceSpec, Refusal, Retain, Session, SessionOptions, Verification,
+};
 use report::{Outcome, Report};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,12 +32,16 @@ const EAGER_SAMPLE: u32 = 4;
 
 struct Loaded {
     plan: Arc<CheckedPlan>,
+    /// Plans of all buckets, ascending; the last is `plan`.
+    family: Vec<Arc<CheckedPlan>>,
     model: PathBuf,
     tokenizer: Option<Tokenizer>,
 }
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     contradictions(args)?;
+    soft::check(args)?;
+    let faults = args.faults.as_deref().map(soft::script).transpose()?;
     // Inputs are judged before a device is opened, except that a model's default machine is the device's.
     let source = match input::kind(&args.model)? {
         Kind::Plan => None,
@@ -53,54 +60,48 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         return cpu::run(args, source);
     }
     let credentials = super::prove::credentials(args.proof.as_deref(), args.allow_unproven)?;
-    let retain = retain(args);
-    if retain == Retain::Whole {
+    if args.verify || matches!(args.retain, Some(RetainArg::Whole | RetainArg::Segments)) {
         // A card that is named is not touched for what its packets could not change.
         let card = matches!(args.device.device, DeviceSpec::Rocm(_));
         presented(card, &credentials)?;
     }
-    let opened = super::open_device(&args.device)?;
+    let opened = super::open_device(&args.device, args.strict)?;
+    soft::arm(args, &opened, faults.as_ref())?;
     let loaded = load(args, source, &opened.device.info().target)?;
     let prompt = prompt(args, loaded.tokenizer.as_ref(), &loaded.plan)?;
     let source =
         FileSource::open(&loaded.model).with_context(|| loaded.model.display().to_string())?;
     let options = SessionOptions {
-        retain,
+        // What is to be verified must be retained: falling back would verify nothing.
+        retain: match (args.verify, args.retain) {
+            (true, None) if loaded.plan.barriers().next().is_some() => Retain::Segments,
+            (true, None) => Retain::Whole,
+            (_, retain) => RetainArg::retain(retain),
+        },
         transport: args.transport.transport(),
         in_flight: args.in_flight,
         ..SessionOptions::default()
     };
-    let device = opened.spec;
-    let session = Session::with_credentials(
-        opened,
-        &loaded.plan,
-        &source,
-        &EmbeddedObjects,
-        options,
-        &credentials,
-    );
+    let device = opened.clone();
+    let (family, objects) = (&loaded.family, &EmbeddedObjects);
+    let session = Session::family(opened, family, &source, objects, options, &credentials);
     let mut session = match session {
         Ok(session) => session,
         Err(error) => {
             if let (Format::Json, Some(refusal)) = (args.format, error.refusal()) {
-                let report = report::refused(&loaded.plan, device, &refusal);
+                let report = report::refused(&loaded.plan, device.spec, &refusal);
                 output::result(&(serde_json::to_string(&report)? + "\n"))?;
             }
+            soft::injected(args, &device);
+            soft::findings(args, &device)?;
             return Err(error.into());
         }
     };
+    soft::declare(args, &session);
     if let Some(refusal) = session.refusal() {
         output::note(&format!("not replayed: {refusal}"));
     }
     decode(args, &loaded, &mut session, &prompt)
-}
-
-/// What is to be verified must be retained: falling back would verify nothing.
-const fn retain(args: &RunArgs) -> Retain {
-    if args.verify {
-        return Retain::Whole;
-    }
-    RetainArg::retain(args.retain)
 }
 
 fn contradictions(args: &RunArgs) -> Result<(), CliError> {
@@ -134,18 +135,27 @@ fn decode(
     let mut printer = Printer::new(args, loaded.tokenizer.as_ref(), session.cancel_handle());
     printer.prompt(args);
     let mut on_token = |token| printer.token(token);
-    let (generation, verification) = if args.verify {
-        let result = session.verify(prompt, args.tokens, &mut on_token)?;
-        (result.generation.clone(), Some(result))
+    let generated = if args.verify {
+        let result = session.verify(prompt, args.tokens, &mut on_token);
+        result.map(|result| (result.generation.clone(), Some(result)))
     } else {
-        (session.generate(prompt, args.tokens, &mut on_token)?, None)
+        let result = session.generate(prompt, args.tokens, &mut on_token);
+        result.map(|generation| (generation, None))
     };
+    if generated.is_err() {
+        // What was found until then says why.
+        soft::injected(args, session.opened());
+        soft::findings(args, session.opened())?;
+    }
+    let (generation, verification) = generated?;
     let text = printer.finish()?;
     let state = match &verification {
         Some(_) => Some(hex(&refrain_recorder::state_digest(&session.snapshot()?))),
         None => None,
     };
-    if session.counters().eager_host_us.is_none() {
+    let counters = session.counters();
+    // With steps of the host an eager token's calls wait for the GPU: there is no such figure.
+    if counters.eager_host_us.is_none() && counters.barriers_per_token == 0 {
         session.sample_eager(prompt, EAGER_SAMPLE)?;
     }
     let compared = verification.as_ref().filter(|found| !found.cancelled);
@@ -156,12 +166,33 @@ fn decode(
         verified,
         state,
     };
-    let report = report::report(&loaded.plan, session, outcome);
+    let mut report = report::report(&loaded.plan, session, outcome);
+    report.injected = soft::injected(args, session.opened());
+    report.strict = soft::findings(args, session.opened())?;
     match args.format {
         Format::Json => output::result(&(serde_json::to_string(&report)? + "\n"))?,
         Format::Text => report::summary(&report),
     }
+    require_replay(args, &report)?;
     judge(&report, verification)
+}
+
+/// Refuses a run that replayed less than was required.
+fn require_replay(args: &RunArgs, report: &Report) -> Result<(), Refusal> {
+    let (replayed, all) = (
+        report.replayed_tokens,
+        report.replayed_tokens + report.eager_tokens,
+    );
+    let found = 100.0 * replayed as f64 / all.max(1) as f64;
+    match args.require_replay {
+        Some(required) if found < required => {
+            let text = format!(
+                "replayed {replayed} of {all} tokens ({found:.1} %), {required} % are required"
+            );
+            Err(Refusal::new(Code::ReplayShare, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What makes a finished run a failure.
@@ -172,6 +203,12 @@ fn judge(report: &Report, verification: Option<Verification>) -> anyhow::Result<
         let difference = found.difference.map(|difference| difference.to_string());
         let difference = difference.unwrap_or_else(|| "the tokens".to_owned());
         return Err(CliError::Differs(difference).into());
+    }
+    if let Some(found) = &report.strict
+        && (!found.reports.is_empty() || found.dropped > 0)
+    {
+        let count = found.reports.len() as u64 + found.dropped;
+        return Err(CliError::Reported { count }.into());
     }
     if report.stop == Some(StopReason::NotFinite.name()) {
         let tokens = report.tokens.len();
@@ -185,35 +222,47 @@ fn load(
     source: Option<ModelSource>,
     target: &str,
 ) -> anyhow::Result<Loaded> {
-    let (plan, model) = match &source {
+    let (plans, model) = match &source {
         None => {
-            fixed_by_plan(args)?;
+            fixed_by_plan(&args.compile, &args.model)?;
+            if !args.buckets.is_empty() {
+                let path = args.model.display().to_string();
+                let flag = "buckets";
+                return Err(CliError::PlanFixes { path, flag }.into());
+            }
             let plan = input::open_plan(&args.model)?;
             input::require_weights(&plan)?;
             let model = input::model_of(&plan, &args.model, args.model_file.as_deref())?;
-            (plan, model)
+            (vec![plan], model)
         }
         Some(source) => {
             let machine = super::profile(&args.compile, target)?;
-            let plan = compile(source, &machine, &super::compile_options(&args.compile))
-                .with_context(|| args.model.display().to_string())?;
-            (plan, args.model.clone())
+            let options = super::compile_options(&args.compile)?;
+            let plans = match &args.buckets[..] {
+                [] => compile(source, &machine, &options).map(|plan| vec![plan]),
+                buckets => compile_family(source, &machine, &options, buckets),
+            };
+            let plans = plans.with_context(|| args.model.display().to_string())?;
+            (plans, args.model.clone())
         }
     };
     let source = match source {
         Some(source) => source,
         None => input::open_model(&model)?,
     };
+    let family: Vec<Arc<CheckedPlan>> = plans.into_iter().map(Arc::new).collect();
+    let plan = family.last().context("a family has a plan")?.clone();
     let tokenizer = tokenizer(&source, &plan, &model)?;
     Ok(Loaded {
-        plan: Arc::new(plan),
+        plan,
+        family,
         model,
         tokenizer,
     })
 }
 
-fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
-    let flag = match &args.compile {
+pub(super) fn fixed_by_plan(compile: &CompileArgs, path: &Path) -> Result<(), CliError> {
+    let flag = match compile {
         compile if compile.machine.is_some() => "machine",
         compile if compile.context.is_some() => "context",
         compile if compile.kv.is_some() => "kv",
@@ -224,7 +273,7 @@ fn fixed_by_plan(args: &RunArgs) -> Result<(), CliError> {
         _ => return Ok(()),
     };
     Err(CliError::PlanFixes {
-        path: args.model.display().to_string(),
+        path: path.display().to_string(),
         flag,
     })
 }

@@ -1,11 +1,14 @@
 //! The report of a run: one JSON object, or a few lines on stderr.
 
+use super::soft::Findings;
 use crate::output;
 use refrain_kernels::StopReason;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::hex;
-use refrain_replay::{CpuSession, DeviceSpec, Generation, Refusal, Session};
+use refrain_planner::plan::BufferKind;
+use refrain_replay::{Counters, CpuSession, DeviceSpec, Generation, Refusal, Session};
 use serde::Serialize;
+use std::time::Duration;
 
 /// The JSON object of a run.
 #[derive(Debug, Serialize)]
@@ -36,6 +39,16 @@ pub struct Report {
     pub replayed_tokens: u64,
     /// Token steps run eagerly for the output, prompt included.
     pub eager_tokens: u64,
+    /// Tokens that were not published and ran eagerly instead.
+    pub fallbacks: u64,
+    /// Changes to the plan of another bucket.
+    pub bucket_switches: u64,
+    /// Launches replayed, of all outside of split steps; those beside the host's rows are in `offload`.
+    pub replayed_launches: u64,
+    /// All launches outside of split steps.
+    pub all_launches: u64,
+    /// Who did what with spilled layers; null where nothing is spilled.
+    pub offload: Option<Offload>,
     /// Refusals by code.
     pub refusals: Vec<RefusalRow>,
     /// Whether eager and retained gave the same tokens and bytes; null if not asked.
@@ -48,6 +61,10 @@ pub struct Report {
     pub tok_s: f64,
     /// Digest of the proof that covers the packets, short form; `none` without one.
     pub proof: String,
+    /// What strict mode found; null if not asked.
+    pub strict: Option<Findings>,
+    /// Faults that were injected; null without a script.
+    pub injected: Option<Vec<String>>,
     /// The engine of `--device cpu`; null on other devices.
     pub cpu: Option<CpuFacts>,
 }
@@ -65,6 +82,62 @@ pub struct CpuFacts {
     pub activations: &'static str,
     /// Token steps by the median of their wall time, prompt included, measured on this CPU.
     pub step_tok_s: Option<f64>,
+}
+
+/// Spilled layers: what was asked for, and what each side did. Counts are of all token steps, those past
+/// the end of a text included.
+#[derive(Debug, Serialize)]
+pub struct Offload {
+    /// Layers that stay on the GPU.
+    pub gpu_layers: u32,
+    /// `pcie`, `cpu` or `passback:SHARE`.
+    pub exec: String,
+    /// Whether the share is fixed; one that is not makes no run comparable with another.
+    pub share_pinned: bool,
+    /// Steps of the host in a token.
+    pub barriers_per_token: usize,
+    /// Runs of launches between them.
+    pub segments_per_token: usize,
+    /// CPU steps executed.
+    pub cpu_steps: u64,
+    /// Split steps executed.
+    pub split_steps: u64,
+    /// Launches beside the host's rows.
+    pub split_launches: u64,
+    /// Matrices that were asked to be divided and were not, with the reason.
+    pub undivided: Vec<Undivided>,
+    /// Rows and weight bytes that the host multiplied.
+    pub host: Side,
+    /// Rows and weight bytes of spilled matrices that the GPU multiplied over the link.
+    pub gpu: Side,
+    /// Bytes copied over the link for the host.
+    pub copied_bytes: u64,
+    /// Microseconds of copies, all token steps.
+    pub copy_us: f64,
+    /// Microseconds of products on the host.
+    pub multiply_us: f64,
+    /// Microseconds that the host waited for the GPU's rows after its own.
+    pub join_us: f64,
+    /// Part of the wall time in which the GPU certainly waited for steps of the host.
+    pub gpu_idle_share: f64,
+}
+
+/// One reason, and how many matrices per run it kept whole.
+#[derive(Debug, Serialize)]
+pub struct Undivided {
+    /// `too_small`.
+    pub reason: &'static str,
+    /// Matrices, over all token steps.
+    pub count: u64,
+}
+
+/// What one side multiplied.
+#[derive(Debug, Serialize)]
+pub struct Side {
+    /// Rows.
+    pub rows: u64,
+    /// Weight bytes.
+    pub bytes: u64,
 }
 
 /// A refusal and how often.
@@ -104,14 +177,13 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
     let counters = session.counters();
     let seconds = counters.wall.as_secs_f64();
     let refusals = counters.refusals.rows().iter();
-    let lowered = session.lowered();
     Report {
         schema: "refrain.run.v1",
         tokens: generation.tokens,
         text,
         stop: generation.stop.map(StopReason::name),
         device: session.opened().spec.to_string(),
-        transport: lowered.map(|lowered| lowered.transport().to_string()),
+        transport: session.transport().map(|transport| transport.to_string()),
         plan_id: hex(plan.id()),
         sequence_hash: plan.identity().sequence.to_string(),
         launches_per_token: counters.launches_per_token,
@@ -119,6 +191,11 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         dwords: counters.dwords,
         replayed_tokens: counters.replayed_tokens,
         eager_tokens: counters.eager_tokens,
+        fallbacks: counters.fallbacks,
+        bucket_switches: counters.bucket_switches,
+        replayed_launches: counters.replayed_launches,
+        all_launches: counters.all_launches,
+        offload: offload(plan, &counters),
         refusals: refusals
             .map(|&(code, count)| RefusalRow {
                 code: code.to_string(),
@@ -137,7 +214,70 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
             0.0
         },
         proof: session.standing().to_string(),
+        strict: None,
+        injected: None,
         cpu: None,
+    }
+}
+
+fn offload(plan: &CheckedPlan, counters: &Counters) -> Option<Offload> {
+    let exec = plan.options.exec?;
+    let (host, us) = (&counters.host, |time: Duration| time.as_secs_f64() * 1e6);
+    let undivided = [("too_small", host.too_small)].into_iter();
+    Some(Offload {
+        gpu_layers: plan.options.gpu_layers,
+        exec: exec.to_string(),
+        share_pinned: !exec.is_auto(),
+        barriers_per_token: counters.barriers_per_token,
+        segments_per_token: counters.segments_per_token,
+        cpu_steps: host.cpu_steps,
+        split_steps: host.split_steps,
+        split_launches: host.split_launches,
+        undivided: undivided
+            .filter(|row| row.1 > 0)
+            .map(|(reason, count)| Undivided { reason, count })
+            .collect(),
+        host: Side {
+            rows: host.host_rows,
+            bytes: host.host_bytes,
+        },
+        gpu: over_the_link(plan, counters),
+        copied_bytes: host.copied,
+        copy_us: us(host.copy_time),
+        multiply_us: us(host.multiply_time),
+        join_us: us(host.join_time),
+        gpu_idle_share: share(host.idle_time, counters.wall),
+    })
+}
+
+/// What the GPU multiplies of spilled matrices: its rows of split steps, and all rows of those that no
+/// step of the host touches.
+fn over_the_link(plan: &CheckedPlan, counters: &Counters) -> Side {
+    let hosts = plan.barriers().filter_map(|(_, step)| step.body.host());
+    let hosted: Vec<u32> = hosts
+        .flat_map(|host| &host.parts)
+        .map(|part| part.tensor)
+        .collect();
+    let tokens = counters.eager_tokens + counters.replayed_tokens + counters.past_end_tokens;
+    let mut sum = Side {
+        rows: counters.host.gpu_rows,
+        bytes: counters.host.gpu_bytes,
+    };
+    for (id, tensor) in (0..).zip(&plan.model.tensors) {
+        let buffer = plan.buffers.get(tensor.buffer as usize);
+        let spilled = buffer.is_some_and(|buffer| buffer.kind == BufferKind::SpilledWeights);
+        if spilled && tensor.rows > 1 && !hosted.contains(&id) {
+            sum.rows += u64::from(tensor.rows) * tokens;
+            sum.bytes += tensor.bytes * tokens;
+        }
+    }
+    sum
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    match whole.is_zero() {
+        true => 0.0,
+        false => part.as_secs_f64() / whole.as_secs_f64(),
     }
 }
 
@@ -193,11 +333,16 @@ fn empty(plan: &CheckedPlan, device: DeviceSpec) -> Report {
         transport: None,
         plan_id: hex(plan.id()),
         sequence_hash: plan.identity().sequence.to_string(),
-        launches_per_token: plan.steps.len(),
+        launches_per_token: plan.launches().count(),
         unique_kernels: symbols.len(),
         dwords: 0,
         replayed_tokens: 0,
         eager_tokens: 0,
+        fallbacks: 0,
+        bucket_switches: 0,
+        replayed_launches: 0,
+        all_launches: 0,
+        offload: None,
         refusals: Vec::new(),
         verified: None,
         state: None,
@@ -207,6 +352,8 @@ fn empty(plan: &CheckedPlan, device: DeviceSpec) -> Report {
         },
         tok_s: 0.0,
         proof: "none".to_owned(),
+        strict: None,
+        injected: None,
         cpu: None,
     }
 }
@@ -256,6 +403,11 @@ pub(super) fn summary(report: &Report) {
         Some(true) => "yes: tokens and every buffer equal eager, byte for byte",
         Some(false) => "NO",
     };
+    let found = report.strict.as_ref();
+    let strict = found.map(|found| match found.reports.len() as u64 + found.dropped {
+        0 => "no report".to_owned(),
+        count => format!("{count} REPORTS"),
+    });
     let refused: Vec<String> = report
         .refusals
         .iter()
@@ -271,9 +423,17 @@ pub(super) fn summary(report: &Report) {
             report.launches_per_token, report.unique_kernels, report.dwords
         ),
         format!(
-            "replayed    {} of {of_all} tokens (prompt included)",
-            report.replayed_tokens
+            "replayed    {} of {of_all} tokens (prompt included), {} fell back, {} changes of bucket",
+            report.replayed_tokens, report.fallbacks, report.bucket_switches
         ),
+        format!(
+            "launches    {} of {} replayed, outside of split steps",
+            report.replayed_launches, report.all_launches
+        ),
+        report
+            .offload
+            .as_ref()
+            .map_or_else(|| "offload     nothing is spilled".to_owned(), in_words),
         format!(
             "host µs     {} eager, {} retained per token (calls only, no waiting)",
             us(report.host_us_per_token.eager),
@@ -295,6 +455,49 @@ pub(super) fn summary(report: &Report) {
         ),
     ];
     output::note(&lines.join("\n"));
+    if let Some(strict) = strict {
+        output::note(&format!("strict      {strict}"));
+    }
+}
+
+fn in_words(offload: &Offload) -> String {
+    let Offload {
+        gpu_layers,
+        exec,
+        barriers_per_token,
+        segments_per_token,
+        cpu_steps,
+        split_steps,
+        split_launches,
+        host,
+        gpu,
+        copied_bytes,
+        ..
+    } = offload;
+    let auto = if offload.share_pinned {
+        ""
+    } else {
+        ", share not pinned: not comparable"
+    };
+    let undivided: String = offload
+        .undivided
+        .iter()
+        .map(|row| format!(", undivided {} {}", row.count, row.reason))
+        .collect();
+    format!(
+        "offload     {gpu_layers} layers on the GPU, {exec}{auto}; per token {barriers_per_token} \
+         barriers, {segments_per_token} segments\n            {cpu_steps} cpu and {split_steps} split \
+         steps with {split_launches} launches{undivided}; rows (bytes): host {} ({}), GPU {} ({}); \
+         copied {copied_bytes} bytes; µs: copies {:.0}, products {:.0}, joins {:.0}; GPU idle {:.0} %",
+        host.rows,
+        host.bytes,
+        gpu.rows,
+        gpu.bytes,
+        offload.copy_us,
+        offload.multiply_us,
+        offload.join_us,
+        100.0 * offload.gpu_idle_share
+    )
 }
 
 #[cfg(test)]
@@ -317,6 +520,11 @@ pub(super) mod tests {
             dwords: 0,
             replayed_tokens: 0,
             eager_tokens: 0,
+            fallbacks: 0,
+            bucket_switches: 0,
+            replayed_launches: 0,
+            all_launches: 0,
+            offload: None,
             refusals: Vec::new(),
             verified: None,
             state: None,
@@ -326,6 +534,8 @@ pub(super) mod tests {
             },
             tok_s: 0.0,
             proof: "none".to_owned(),
+            strict: None,
+            injected: None,
             cpu: None,
         }
     }
@@ -349,12 +559,19 @@ pub(super) mod tests {
             "dwords",
             "replayed_tokens",
             "eager_tokens",
+            "fallbacks",
+            "bucket_switches",
+            "replayed_launches",
+            "all_launches",
+            "offload",
             "refusals",
             "verified",
             "state",
             "host_us_per_token",
             "tok_s",
             "proof",
+            "strict",
+            "injected",
             "cpu",
         ] {
             let found = json[at..].find(&format!("\"{key}\":"));

@@ -100,7 +100,17 @@ fn imm(row: &KernelRow, arg: &Arg, shape: &Shape) -> u32 {
         _ => None,
     };
     let given = shape.imms.iter().find(|(name, _)| *name == arg.name);
-    let value = f32_value.map(f32::to_bits).or(given.map(|(_, v)| *v));
+    // A cache in planes is declared by the whole width of its rows.
+    let width = match (row.head_dim, arg.name) {
+        (Some(dim), "kv_dim") => shape
+            .imms
+            .iter()
+            .find(|i| i.0 == "kv_heads")
+            .map(|i| i.1 * dim),
+        _ => None,
+    };
+    let given = width.or(given.map(|(_, v)| *v));
+    let value = f32_value.map(f32::to_bits).or(given);
     let value = value.unwrap_or_else(|| panic!("{} needs {}", row.symbol, arg.name));
     row.needs.iter().fold(value, |value, need| match need {
         Need::MultipleOf(name, n) if *name == arg.name => value.next_multiple_of(*n),
