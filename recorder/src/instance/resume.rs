@@ -1,7 +1,7 @@
 //! Going on in the middle of a context, keeping and putting back state, and another plan over the
 //! same buffers. Starting texts is left to the parent.
 
-use super::{Instance, InstanceError, NOT_A_TOKEN};
+use super::{Instance, InstanceError, NOT_A_TOKEN, check_prompt, start_words};
 use refrain_device::MemoryKind;
 use refrain_kernels::Word;
 use refrain_planner::container::CheckedPlan;
@@ -19,8 +19,8 @@ impl Instance {
     /// # Errors
     /// [`InstanceError::Token`] or [`InstanceError::Device`].
     pub fn resume(&mut self, position: u32, token: u32) -> Result<(), InstanceError> {
-        self.check_prompt(&[token])?;
-        let mut words = self.start_words(&[token], u32::MAX);
+        check_prompt(&self.plan, &[token])?;
+        let mut words = start_words(&self.plan, &[token], u32::MAX);
         words.set(Word::Token, token);
         words.set(Word::Pos, position);
         words.set(Word::Eos, NOT_A_TOKEN);
