@@ -57,7 +57,11 @@ fn main() {
     let mut cpu = CpuInstance::new(&plan, &file, threads as usize).unwrap();
     // A table is read one row a token, unless it is the head as well.
     let embedding = |name: &str| name.starts_with("token_embd");
-    let head = plan.model.tensors.iter().any(|t| t.name.starts_with("output.w"));
+    let head = plan
+        .model
+        .tensors
+        .iter()
+        .any(|t| t.name.starts_with("output.w"));
     let read = plan.model.tensors.iter();
     let read = read.filter(|tensor| !(head && embedding(&tensor.name)));
     let bytes: u64 = read.map(|tensor| tensor.bytes).sum();

@@ -143,7 +143,8 @@ impl CpuInstance {
                 self.push(step, launch, &most)?;
             }
             let products = host.into_iter().flat_map(|host| &host.parts);
-            self.work.extend(products.map(|part| (step, Work::Product(*part))));
+            self.work
+                .extend(products.map(|part| (step, Work::Product(*part))));
             let up = host.into_iter().flat_map(|host| &host.up);
             self.work.extend(up.map(|copy| (step, Work::Copy(*copy))));
         }
@@ -164,7 +165,8 @@ impl CpuInstance {
         })?;
         let base = |buffer| self.memory.base(buffer as usize);
         let mut kernarg = vec![0; row.kernarg_bytes() as usize];
-        self.plan.write_kernargs_of(step, launch, &base, &mut kernarg)?;
+        self.plan
+            .write_kernargs_of(step, launch, &base, &mut kernarg)?;
         let pushed = self.program.push(row, &kernarg, &self.memory, most);
         let index = pushed.map_err(|source| self.failed(step, source))?;
         self.work.push((step, Work::Launch(index)));
@@ -198,7 +200,11 @@ impl CpuInstance {
 
     fn write(&mut self, buffer: usize, offset: u64, bytes: &[u8]) -> Result<(), CpuRunError> {
         let done = self.memory.write(buffer, offset, bytes);
-        let name = self.plan.buffers.get(buffer).map_or("?", |buffer| &buffer.name);
+        let name = self
+            .plan
+            .buffers
+            .get(buffer)
+            .map_or("?", |buffer| &buffer.name);
         done.map_err(|source| buffer_error(name, source))
     }
 
@@ -250,10 +256,12 @@ impl CpuInstance {
             };
             let done = match work {
                 Work::Launch(launch) => self.program.run(launch, &mut self.memory, &self.engine),
-                Work::Copy(Transfer { from, to, bytes }) => self.copied(from, bytes).and_then(|copied| {
-                    let (buffer, offset) = (to.buffer as usize, to.offset);
-                    self.memory.write(buffer, offset, &copied)
-                }),
+                Work::Copy(Transfer { from, to, bytes }) => {
+                    self.copied(from, bytes).and_then(|copied| {
+                        let (buffer, offset) = (to.buffer as usize, to.offset);
+                        self.memory.write(buffer, offset, &copied)
+                    })
+                }
                 Work::Product(part) => self.product(&part),
             };
             done.map_err(|source| self.failed(step, source))?;
@@ -264,7 +272,9 @@ impl CpuInstance {
     /// Bytes of a buffer, copied.
     fn copied(&self, at: At, bytes: u64) -> Result<Vec<u8>, DecodeError> {
         let buffer = at.buffer as usize;
-        self.memory.read(buffer, at.offset, bytes).map(<[u8]>::to_vec)
+        self.memory
+            .read(buffer, at.offset, bytes)
+            .map(<[u8]>::to_vec)
     }
 
     /// f32 of a buffer, copied.
@@ -293,7 +303,8 @@ impl CpuInstance {
             }
         }
         let bytes: Vec<u8> = y.iter().flat_map(|y| y.to_le_bytes()).collect();
-        self.memory.write(part.y.buffer as usize, part.y.offset, &bytes)
+        self.memory
+            .write(part.y.buffer as usize, part.y.offset, &bytes)
     }
 
     /// The ring entry of sequence number `seq` (from 1), or `None` while it is not written.

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 /// What only a command processor can do, refused.
 pub fn refuse(asked: &str) -> Refusal {
-    let reason = format!("{asked}, but the CPU executes launches itself and has no packets to replay");
+    let reason =
+        format!("{asked}, but the CPU executes launches itself and has no packets to replay");
     Refusal::new(Code::CpuRetains, reason)
 }
 

@@ -67,7 +67,10 @@ fn same_bytes(model: &str, setup: Setup, prompt: &[u32], steps: u32, how: (usize
         let found = (written(gpu.snapshot().unwrap()), written(cpu.snapshot()));
         let difference = first_difference(&found.0, &found.1);
         if let Some(difference) = difference {
-            panic!("{model}, fused {}: after step {step}: {difference}", setup.fused);
+            panic!(
+                "{model}, fused {}: after step {step}: {difference}",
+                setup.fused
+            );
         }
     }
 }
@@ -76,7 +79,11 @@ fn same_bytes(model: &str, setup: Setup, prompt: &[u32], steps: u32, how: (usize
 fn trained_models_have_the_software_gpu_s_bytes() {
     for (model, name) in TRAINED {
         let texts: Vec<TextOracle> = oracle(name).unwrap();
-        let (texts, steps) = if long() { (&texts[..], 96) } else { (&texts[..1], 24) };
+        let (texts, steps) = if long() {
+            (&texts[..], 96)
+        } else {
+            (&texts[..1], 24)
+        };
         for text in texts {
             let setup = Setup::on(Target::Gfx1201);
             same_bytes(model, setup, &text.prompt_ids, steps, (1, Isa::best()));
@@ -116,9 +123,18 @@ fn bytes_depend_on_neither_threads_nor_instruction_set() {
         cpu.snapshot()
     };
     let expected = run(1, Isa::Scalar);
-    for (threads, isa) in [(1, Isa::best()), (2, Isa::Avx2), (3, Isa::best()), (0, Isa::Scalar)] {
+    for (threads, isa) in [
+        (1, Isa::best()),
+        (2, Isa::Avx2),
+        (3, Isa::best()),
+        (0, Isa::Scalar),
+    ] {
         let found = run(threads, isa);
-        assert_eq!(first_difference(&expected, &found), None, "{threads} {isa:?}");
+        assert_eq!(
+            first_difference(&expected, &found),
+            None,
+            "{threads} {isa:?}"
+        );
     }
 }
 
@@ -160,7 +176,10 @@ fn the_oracle_s_tokens_and_logits() {
         assert_eq!(ids, oracle.generated, "{name}");
         for (position, expected) in &oracle.logits {
             let difference = largest_difference(&logits[*position as usize], expected);
-            assert!(difference < EXACT, "{name}, position {position}: {difference}");
+            assert!(
+                difference < EXACT,
+                "{name}, position {position}: {difference}"
+            );
         }
     }
 }

@@ -121,7 +121,9 @@ fn a_residual_that_is_the_output_is_added_once() {
         memory.write(buffer, 0, &ones).unwrap();
     }
     let mut program = Program::default();
-    program.push(row, &bytes, &memory, &WordValues::default()).unwrap();
+    program
+        .push(row, &bytes, &memory, &WordValues::default())
+        .unwrap();
     program.run(0, &mut memory, &engine).unwrap();
     let y: Vec<f32> = memory.bytes(2)[..16]
         .as_chunks::<4>()
@@ -143,7 +145,12 @@ fn words_past_the_buffers_are_errors_of_the_step() {
         ("embed_q8_0", &[64, 2], 1, Word::Token, 1),
     ];
     for (symbol, imms, control, word, most) in cases {
-        for (value, fits) in [(0, true), (*most, true), (most + 1, false), (u32::MAX, false)] {
+        for (value, fits) in [
+            (0, true),
+            (*most, true),
+            (most + 1, false),
+            (u32::MAX, false),
+        ] {
             let mut memory = memory(6);
             let mut program = push(symbol, imms, &memory, *most).unwrap();
             let block = words(&[(*word, value)]).to_bytes();

@@ -6,8 +6,8 @@ use refrain_kernels::{Dtype, Word};
 
 use super::DecodeError;
 use super::launch::{Call, Input};
-use super::product::refused;
 use super::math::{exp, larger, max_lanes, rcp, sigmoid, sum_lanes};
+use super::product::refused;
 use crate::Isa;
 use crate::exact::half;
 
@@ -129,7 +129,9 @@ impl<T: Element> Context<'_, T> {
             }
         }
         let each = &each[..waves];
-        let top = each[1..].iter().fold(each[0].top, |top, w| larger(top, w.top));
+        let top = each[1..]
+            .iter()
+            .fold(each[0].top, |top, w| larger(top, w.top));
         let mut merged = Wave {
             top,
             total: 0.0,
@@ -179,7 +181,9 @@ macro_rules! compiled {
 
 #[inline(always)]
 fn whole_heads<T: Element>(context: &Context<'_, T>, q: &[f32], from: usize, out: &mut [f32]) {
-    let heads = out.chunks_exact_mut(context.dim).zip(q.chunks_exact(context.dim));
+    let heads = out
+        .chunks_exact_mut(context.dim)
+        .zip(q.chunks_exact(context.dim));
     for (index, (out, query)) in heads.enumerate() {
         if let Some(found) = context.attend(query, from / context.dim + index, 0, 1) {
             let inverse = rcp(found.total);
@@ -224,10 +228,13 @@ fn decode_of<T: Element>(call: &mut Call<'_>) -> Result<(), DecodeError> {
     let mut out = call.output("out")?;
     let out = out.floats(0..n)?;
     let isa = call.engine.isa();
-    let done = call.engine.pool().rows(0..n, context.dim, out, |elements, out| {
-        run_whole_heads(isa, &context, &q[elements.clone()], elements.start, out);
-        Ok(())
-    });
+    let done = call
+        .engine
+        .pool()
+        .rows(0..n, context.dim, out, |elements, out| {
+            run_whole_heads(isa, &context, &q[elements.clone()], elements.start, out);
+            Ok(())
+        });
     done.map_err(|source| refused(call, source))
 }
 
@@ -290,7 +297,9 @@ fn merged(call: &mut Call<'_>, gates: Option<&'static str>) -> Result<(), Decode
     let mut value = vec![0.0f32; dim];
     for (head, out) in out.chunks_exact_mut(dim).enumerate() {
         let stats = &stats[head * splits..head * splits + parts];
-        let top = stats[1..].iter().fold(stats[0][0], |top, stat| larger(top, stat[0]));
+        let top = stats[1..]
+            .iter()
+            .fold(stats[0][0], |top, stat| larger(top, stat[0]));
         let mut total = 0.0f32;
         value.fill(0.0);
         for (index, [part_top, part_total]) in stats.iter().enumerate() {

@@ -20,7 +20,9 @@ pub enum DecodeError {
         op: String,
     },
     /// Kernel arguments of another length.
-    #[error("{symbol}: {given} bytes of kernel arguments where the catalog has {expected}; plan again")]
+    #[error(
+        "{symbol}: {given} bytes of kernel arguments where the catalog has {expected}; plan again"
+    )]
     Kernarg {
         /// Kernel.
         symbol: &'static str,

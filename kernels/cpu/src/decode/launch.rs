@@ -8,9 +8,9 @@ use refrain_kernels::{
     Access, Arg, ArgKind, CONTROL_BYTES, Effect, Factor, KernelRow, Span, Word, WordValues,
 };
 
+use super::DecodeError;
 use super::memory::{Carved, Memory, Piece};
 use super::table::{Function, function};
-use super::DecodeError;
 use crate::Engine;
 
 /// Most pointer arguments of a kernel.
@@ -230,7 +230,10 @@ fn copied(row: &'static KernelRow, found: &[Found]) -> Result<Vec<bool>, DecodeE
     };
     let mut copied = vec![false; found.len()];
     for (index, one) in found.iter().enumerate() {
-        for other in found.iter().filter(|other| other.write && other.name != one.name) {
+        for other in found
+            .iter()
+            .filter(|other| other.write && other.name != one.name)
+        {
             if !one.meets(other) {
                 continue;
             }
@@ -307,7 +310,10 @@ fn arrange(
                     && one.range.end <= piece.range.end
             };
             let index = launch.pieces.iter().position(holds).unwrap_or(usize::MAX);
-            let start = launch.pieces.get(index).map_or(0, |piece| piece.range.start);
+            let start = launch
+                .pieces
+                .get(index)
+                .map_or(0, |piece| piece.range.start);
             Place::Piece {
                 index,
                 range: one.range.start - start..one.range.end - start,
@@ -372,9 +378,8 @@ impl<'m> Call<'m> {
     pub(super) fn output(&mut self, arg: &'static str) -> Result<Output<'m>, DecodeError> {
         let symbol = self.row.symbol;
         let mut slots = self.views.iter_mut();
-        let slot = slots.find(|view| {
-            matches!(view, Some((name, _, Carved::Write(_))) if *name == arg)
-        });
+        let slot =
+            slots.find(|view| matches!(view, Some((name, _, Carved::Write(_))) if *name == arg));
         match slot.and_then(Option::take) {
             Some((_, first, Carved::Write(bytes))) => Ok(Output {
                 symbol,
@@ -389,13 +394,15 @@ impl<'m> Call<'m> {
     /// The control block's words.
     pub(super) fn words(&self) -> Result<WordValues, DecodeError> {
         let views = self.views.iter().flatten();
-        let block = views.filter(|(name, ..)| *name == "control").find_map(|(_, _, bytes)| {
-            let bytes: &[u8] = match bytes {
-                Carved::Read(bytes) => bytes,
-                Carved::Write(bytes) => bytes,
-            };
-            bytes.first_chunk::<{ CONTROL_BYTES as usize }>()
-        });
+        let block = views
+            .filter(|(name, ..)| *name == "control")
+            .find_map(|(_, _, bytes)| {
+                let bytes: &[u8] = match bytes {
+                    Carved::Read(bytes) => bytes,
+                    Carved::Write(bytes) => bytes,
+                };
+                bytes.first_chunk::<{ CONTROL_BYTES as usize }>()
+            });
         block
             .map(WordValues::from_bytes)
             .ok_or_else(|| self.absent("control"))

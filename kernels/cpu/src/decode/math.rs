@@ -192,7 +192,10 @@ mod tests {
             }
             close(rcp(x + 0.01), 1.0 / f64::from(x + 0.01));
             close(div(3.0, x + 0.01), 3.0 / f64::from(x + 0.01));
-            close(rsqrt(x.abs() + 0.01), 1.0 / f64::from(x.abs() + 0.01).sqrt());
+            close(
+                rsqrt(x.abs() + 0.01),
+                1.0 / f64::from(x.abs() + 0.01).sqrt(),
+            );
             let (sin, cos) = sincos_turns(x);
             let angle = wide * std::f64::consts::TAU;
             assert!((f64::from(sin) - angle.sin()).abs() < 1e-6, "{x}");

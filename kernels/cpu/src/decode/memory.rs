@@ -30,9 +30,10 @@ impl Memory {
     pub fn add(&mut self, bytes: u64) -> Result<usize, DecodeError> {
         let failed = |reason: String| DecodeError::Cpu(CpuError::Memory { bytes, reason });
         let len = usize::try_from(bytes).map_err(|e| failed(e.to_string()))?;
-        let end = self.buffers.last().map_or(0, |last| {
-            last.base.saturating_add(last.bytes.len() as u64)
-        });
+        let end = self
+            .buffers
+            .last()
+            .map_or(0, |last| last.base.saturating_add(last.bytes.len() as u64));
         let base = end
             .checked_add(2 * PAGE)
             .map(|next| next / PAGE * PAGE)
@@ -123,7 +124,10 @@ impl Memory {
         let mut next = 0;
         let mut current: Option<(usize, usize, &'m mut [u8])> = None;
         for (slot, piece) in out.iter_mut().zip(pieces) {
-            if current.as_ref().is_none_or(|(index, ..)| *index != piece.buffer) {
+            if current
+                .as_ref()
+                .is_none_or(|(index, ..)| *index != piece.buffer)
+            {
                 let Some(skip) = piece.buffer.checked_sub(next) else {
                     continue;
                 };

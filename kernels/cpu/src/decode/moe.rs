@@ -35,7 +35,9 @@ pub(super) fn route(call: &mut Call<'_>) -> Result<(), DecodeError> {
         tops[i % THREADS] = larger(*logit, tops[i % THREADS]);
     }
     let [first, rest @ ..] = per_wave(&tops, max_lanes);
-    let top = rest.into_iter().fold(first, |top, other| larger(other, top));
+    let top = rest
+        .into_iter()
+        .fold(first, |top, other| larger(other, top));
     let mut sums = [0.0f32; THREADS];
     let mut keys: Vec<f32> = Vec::with_capacity(n);
     for (i, logit) in logits.iter().enumerate() {
@@ -64,7 +66,9 @@ pub(super) fn route(call: &mut Call<'_>) -> Result<(), DecodeError> {
         *weight = if best < 0.0 { f32::NAN } else { best };
     }
     if normalize {
-        let (first, rest) = weights.split_first().map_or((0.0, &[][..]), |(f, r)| (*f, r));
+        let (first, rest) = weights
+            .split_first()
+            .map_or((0.0, &[][..]), |(f, r)| (*f, r));
         let total = rest.iter().fold(first, |total, weight| total + weight);
         for weight in weights {
             *weight = div(*weight, total);

@@ -19,7 +19,11 @@ fn rms_scale(x: &[f32], eps: f32) -> f32 {
             }
         }
     }
-    let mut waves = threads.as_chunks::<32>().0.iter().map(|lanes| sum_lanes(*lanes));
+    let mut waves = threads
+        .as_chunks::<32>()
+        .0
+        .iter()
+        .map(|lanes| sum_lanes(*lanes));
     let first = waves.next().unwrap_or_default();
     let total = waves.fold(first, |total, wave| total + wave);
     rsqrt(div(total, x.len() as f32) + eps)

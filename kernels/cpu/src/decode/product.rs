@@ -49,13 +49,19 @@ pub(super) fn matrix<'m>(
 }
 
 /// The vector of `k` elements behind an argument.
-pub(super) fn vector<'m>(call: &Call<'_>, x: &Input<'m>, k: usize) -> Result<Vector<'m>, DecodeError> {
+pub(super) fn vector<'m>(
+    call: &Call<'_>,
+    x: &Input<'m>,
+    k: usize,
+) -> Result<Vector<'m>, DecodeError> {
     let Some(habit) = call.row.habit else {
         return Ok(Vector::Exact(x.floats(0..k)?));
     };
     let bytes = x.slice(0..habit.bytes(k)?)?;
     let codes = Activation::new(habit, bytes, k);
-    Ok(Vector::Codes(codes.map_err(|source| refused(call, source))?))
+    Ok(Vector::Codes(
+        codes.map_err(|source| refused(call, source))?,
+    ))
 }
 
 /// Bytes of vector `index` of `count` in one int8 buffer, as a buffer of its own.
@@ -68,7 +74,12 @@ pub(super) fn one_of(
     let all = count * k;
     let mut out = Vec::with_capacity(habit.bytes(k)?);
     // Codes, scales, and sums where the form has them: each is one array over all vectors.
-    let starts = [0, habit.scales_at(all), habit.sums_at(all), habit.bytes(all)?];
+    let starts = [
+        0,
+        habit.scales_at(all),
+        habit.sums_at(all),
+        habit.bytes(all)?,
+    ];
     for part in starts.windows(2) {
         let each = (part[1] - part[0]) / count;
         let from = part[0] + index * each;

@@ -143,7 +143,12 @@ fn prepare(
         let x = k.floats(elements.clone())?;
         make(x, weights.map(|(_, kw, eps)| (kw, eps)), &mut head);
         append(dtype, &mut kcache, row + elements.start, &head)?;
-        append(dtype, &mut vcache, row + elements.start, v.floats(elements)?)?;
+        append(
+            dtype,
+            &mut vcache,
+            row + elements.start,
+            v.floats(elements)?,
+        )?;
     }
     Ok(())
 }

@@ -48,7 +48,11 @@ fn philox_word0(counter: u32, mut key: [u32; 2]) -> u32 {
 fn rank_key(logit: f32, index: u32) -> u64 {
     let bits = (logit + 0.0).to_bits();
     let ordered = bits ^ ((bits.cast_signed() >> 31).cast_unsigned() | 0x8000_0000);
-    let high = if logit > f32::NEG_INFINITY { ordered } else { 0 };
+    let high = if logit > f32::NEG_INFINITY {
+        ordered
+    } else {
+        0
+    };
     u64::from(high) << 32 | u64::from(!index)
 }
 
@@ -98,7 +102,12 @@ pub(super) fn sample(call: &mut Call<'_>) -> Result<(), DecodeError> {
     }
     keys.sort_unstable_by(|a, b| b.cmp(a));
     // The index of a key is below n.
-    let logit = |key: &u64| logits.get(!(*key as u32) as usize).copied().unwrap_or(f32::NAN);
+    let logit = |key: &u64| {
+        logits
+            .get(!(*key as u32) as usize)
+            .copied()
+            .unwrap_or(f32::NAN)
+    };
     let best = keys.first().map_or(f32::NAN, logit);
     let probability = |key: &u64| {
         let value = logit(key);

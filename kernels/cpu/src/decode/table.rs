@@ -130,7 +130,12 @@ pub(super) fn function(row: &'static KernelRow) -> Result<&'static Function, Dec
     let entry = found.filter(|_| !in_planes(row));
     let entry = entry.ok_or_else(|| DecodeError::NoFunction {
         symbol: row.symbol,
-        op: format!("{:?}", row.op) + if in_planes(row) { " on a Q8_0 cache" } else { "" },
+        op: format!("{:?}", row.op)
+            + if in_planes(row) {
+                " on a Q8_0 cache"
+            } else {
+                ""
+            },
     })?;
     Ok(&entry.function)
 }
