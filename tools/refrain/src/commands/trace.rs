@@ -50,7 +50,7 @@ fn open(args: &TraceArgs) -> anyhow::Result<OpenedDevice> {
     let spec = match args.device.device {
         DeviceSpec::Soft(target) => DeviceSpec::Soft(target),
         DeviceSpec::Auto => DeviceSpec::Soft(DeviceSpec::DEFAULT_SOFT),
-        DeviceSpec::Rocm(_) => {
+        DeviceSpec::Rocm(_) | DeviceSpec::Cpu => {
             let text = "footprints need the software GPU's strict mode: give --device soft:gfxNNNN";
             return Err(CliError::Usage(text.to_owned()).into());
         }
