@@ -69,7 +69,8 @@ fn draw(keys: &[u64], p: &[f32], top_p: f32, uniform: f32) -> u32 {
         mass += p;
         front += 1;
         // A NaN ends the front as well, as the kernel's `mass < limit` does.
-        if !(mass < limit) {
+        let goes_on = mass < limit;
+        if !goes_on {
             break;
         }
     }
