@@ -289,7 +289,8 @@ quant = "q8_0"
     #[test]
     fn names_and_paths_that_leave_the_root_are_refused() {
         let of = |from: &str, to: &str| Matrix::parse(&GOOD.replacen(from, to, 1)).unwrap_err();
-        let rows: [(&str, &str, fn(&RecipeError) -> bool); 6] = [
+        type Row = (&'static str, &'static str, fn(&RecipeError) -> bool);
+        let rows: [Row; 6] = [
             ("a.q8_0", "../a", |e| matches!(e, RecipeError::Name { .. })),
             ("golden/models/a.gguf", "/etc/a", |e| {
                 matches!(e, RecipeError::Path { .. })

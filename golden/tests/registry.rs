@@ -13,7 +13,7 @@ use refrain_lower::Transport;
 use refrain_planner::container::CheckedPlan;
 use refrain_planner::identity::{Identity, Layer as PlanLayer, hex};
 use refrain_planner::machine::Machine;
-use refrain_planner::plan::{Arg, Digest, Invalidate, Plan, StepBody};
+use refrain_planner::plan::{Arg, Digest, Invalidate, Plan};
 use refrain_planner::{CompileOptions, ModelSource, compile};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -290,9 +290,7 @@ fn a_flipped_byte_of_a_weight_is_another_model_and_nothing_else() {
 /// Flips a bit of the first immediate argument of a launch.
 fn flip_argument(plan: &mut Plan) {
     let found = plan.steps.iter_mut().find_map(|step| {
-        let StepBody::Launch(launch) = &mut step.body else {
-            return None;
-        };
+        let launch = step.body.launches_mut().first_mut()?;
         launch.args.iter_mut().find_map(|arg| match arg {
             Arg::Imm(value) => Some(value),
             _ => None,
@@ -305,7 +303,8 @@ fn flip_argument(plan: &mut Plan) {
 fn one_change_of_a_plan_is_in_exactly_its_layer() {
     let plan = planned(&memory());
     let base = Identity::of(&plan);
-    let rows: [(&str, fn(&mut Plan), PlanLayer); 4] = [
+    type Row = (&'static str, fn(&mut Plan), PlanLayer);
+    let rows: [Row; 4] = [
         (
             "a bit of a code object's digest",
             |plan| plan.kernels[0].object[3] ^= 1,
@@ -342,7 +341,8 @@ fn any_changed_byte_of_a_record_is_refused_before_anything_in_it_is_believed() {
     }
     let text = String::from_utf8(good).unwrap();
     let of = |from: &str, to: &str| Record::from_bytes(text.replacen(from, to, 1).as_bytes());
-    let rows: [(&str, &str, fn(&RecordError) -> bool); 4] = [
+    type Row = (&'static str, &'static str, fn(&RecordError) -> bool);
+    let rows: [Row; 4] = [
         ("golden.v1", "golden.v9", |e| {
             matches!(e, RecordError::Schema { .. })
         }),
@@ -420,7 +420,8 @@ fn what_is_unproved_or_differs_from_run_to_run_is_not_sealed() {
         model: Some("/nowhere".into()),
         ..memory()
     };
-    let rows: [(&str, Memory, fn(&SealError) -> bool); 4] = [
+    type Row = (&'static str, Memory, fn(&SealError) -> bool);
+    let rows: [Row; 4] = [
         ("plans differ", drifting, |e| {
             matches!(e, SealError::Nondeterministic { .. })
         }),

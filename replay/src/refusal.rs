@@ -145,6 +145,9 @@ codes! {
     HostMemoryShort 33 "the host has not the memory that the plan pins"
         remedy "End other programs, or keep more layers on the GPU (--gpu-layers)."
         page "Pinned memory cannot be reclaimed or swapped, so all of it is charged: spilled weights, hand-off buffer, token ring, kernargs and indirect buffers in whole pages. Before anything is allocated the sum is compared with what the system says it can give (MemAvailable); the limit of the machine profile, RF027, was checked when the plan was made.";
+    HostActivations 34 "steps of the host and int8 activations are asked for together"
+        remedy "Use --exec pcie, or leave --activations out."
+        page "Steps of the host multiply f32 activations in the GPU's own order, so that a row is bit-equal whoever computes it. With int8 activations the launches would round the vector and the host would not: tokens would depend on the share, and no comparison would say why. With --exec pcie the GPU multiplies all rows and both forms are open.";
     ProofAbsent 38 "no proof of the packets was given"
         remedy "Prove the plan (refrain prove PLAN) and give the file with --proof, or accept the risk with --allow-unproven."
         page "A retained form reaches a real device only with a proof of exactly these packets, made on the software GPU: hazards, declared effects, parity with eager launches, and that every wait and register write which is left out is noticed. The software GPU itself runs any form and says whether there is a proof. With --allow-unproven the missing proof is printed and stands in every report.";
@@ -191,6 +194,7 @@ impl Code {
             PlacementError::Unified { .. } => Some(Self::SpillUnified),
             PlacementError::Experts { .. } => Some(Self::SpillExperts),
             PlacementError::HostExec { .. } => Some(Self::HostExec),
+            PlacementError::HostActivations { .. } => Some(Self::HostActivations),
             PlacementError::Pinned { .. } => Some(Self::PinnedShort),
         }
     }

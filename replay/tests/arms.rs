@@ -126,7 +126,7 @@ fn segments_are_the_only_retained_arm_of_a_plan_with_steps_of_the_host() {
     let machine = Machine::load("gfx1201").unwrap();
     let options = CompileOptions {
         context: Some(64),
-        gpu_layers: refrain_planner::placement::GpuLayers::Last(2),
+        gpu_layers: "2".parse().unwrap(),
         exec: "cpu".parse().unwrap(),
         ..CompileOptions::default()
     };

@@ -11,8 +11,9 @@
 use std::ops::Range;
 
 use refrain_kernels::Dtype;
-use refrain_kernels::format::{Blocks, Coding, Levels, Params, PlaneKind};
+use refrain_kernels::format::{Blocks, Coding, Levels, PlaneKind};
 
+use crate::int8::{Layout, Scaling, e8m0};
 use crate::{CpuError, Isa, Matrix};
 
 /// Elements of a block of the written order.
@@ -120,8 +121,12 @@ fn run(w: &Matrix<'_>, x: &[Tile], rows: Range<usize>, y: &mut [f32]) {
             _ => each(w, x, rows, y, &Singles),
         };
     };
+    let Some(layout) = &Layout::of(w.dtype()) else {
+        return;
+    };
     // One loop per kind of code, so that the inner ones have no branch.
-    match (blocks.planes[0].kind, blocks.planes[1].kind) {
+    let blocks = (blocks, layout);
+    match (blocks.0.planes[0].kind, blocks.0.planes[1].kind) {
         (PlaneKind::Bytes, _) => each(w, x, rows, y, &Bytes(blocks)),
         (_, PlaneKind::Bit4) => each(w, x, rows, y, &Nibbles::<1>(blocks)),
         (_, PlaneKind::Bits45) => each(w, x, rows, y, &Nibbles::<2>(blocks)),
@@ -139,9 +144,9 @@ trait Load {
 struct Singles;
 struct Halves;
 struct Bf16;
-struct Bytes<'a>(&'a Blocks);
+struct Bytes<'a>((&'a Blocks, &'a Layout));
 /// Nibbles with `HIGH` bits above them.
-struct Nibbles<'a, const HIGH: usize>(&'a Blocks);
+struct Nibbles<'a, const HIGH: usize>((&'a Blocks, &'a Layout));
 
 /// All rows of a range.
 #[inline(always)]
@@ -244,61 +249,107 @@ impl Load for Bf16 {
     }
 }
 
-/// Scale and minimum of each lane's block, and whether minimums are added.
+/// Scale and minimum of each lane's block: the format's affine pairs, without its function pointers.
 #[inline(always)]
 fn scales(
     w: &Matrix<'_>,
-    blocks: &Blocks,
+    layout: &Layout,
     (at, length): (usize, usize),
 ) -> ([f32; LANES], [f32; LANES]) {
     let (mut a, mut b) = ([0.0; LANES], [0.0; LANES]);
-    let block = w.format().block;
-    let mut params = Params::default();
-    for lane in 0..length / BLOCK {
-        let element = at + lane * BLOCK;
-        let inside = element % block;
-        if lane == 0 || inside == 0 {
-            parameters(w, blocks, element / block, &mut params);
-        }
-        if lane == 0 || inside.is_multiple_of(blocks.group) {
-            (a[lane], b[lane]) = blocks.affine(&params, inside / blocks.group);
-        } else {
-            (a[lane], b[lane]) = (a[lane - 1], b[lane - 1]);
-        }
+    let (first, last) = w.params();
+    let f16 = |bytes: &[u8], index: usize| {
+        half(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]))
+    };
+    let f32s = |bytes: &[u8], index: usize| {
+        let (words, _) = bytes.as_chunks::<4>();
+        f32::from_le_bytes(words[index])
+    };
+    // Sixteenths and groups of 32 elements, counted through all rows.
+    let (sixteenth, group, block) = (at / BLOCK, at / 32, at / layout.block);
+    for pair in 0..length / 32 {
+        let (index, inside) = (group + pair, block + pair / 8);
+        let lanes = 2 * pair..2 * pair + 2;
+        let (scale, min) = match layout.scaling {
+            Scaling::D => (f16(first, index), 0.0),
+            Scaling::DM => (f16(first, 2 * index), f16(first, 2 * index + 1)),
+            Scaling::E8m0 => (e8m0(first[index]), 0.0),
+            Scaling::KMins => {
+                let (d, dmin) = (f16(last, 2 * inside), f16(last, 2 * inside + 1));
+                let (scale, min) = (first[2 * index], first[2 * index + 1]);
+                (d * f32::from(scale), -(dmin * f32::from(min)))
+            }
+            Scaling::KSigned => {
+                let d = f16(last, inside);
+                let signed = |lane: usize| f32::from(first[sixteenth + lane].cast_signed());
+                for lane in lanes {
+                    a[lane] = d * signed(lane);
+                }
+                continue;
+            }
+            Scaling::Singles => (f32s(first, 2 * inside), f32s(first, 2 * inside + 1)),
+            Scaling::Halves => {
+                let unit = index / (layout.unit / 32);
+                (f16(first, 2 * unit), f16(first, 2 * unit + 1))
+            }
+        };
+        a[lanes.clone()].fill(scale);
+        b[lanes].fill(min);
     }
     (a, b)
 }
 
-/// The parameters of block `index`, through all rows.
+/// `[element][lane]` from `[lane][element]`.
+#[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn parameters(w: &Matrix<'_>, blocks: &Blocks, index: usize, params: &mut Params) {
-    let mut to = 0;
-    for (number, plane) in blocks.planes.iter().enumerate() {
-        if plane.kind == PlaneKind::Params {
-            let bytes = &w.plane(number)[index * plane.block_bytes..][..plane.block_bytes];
-            params[to..to + plane.block_bytes].copy_from_slice(bytes);
-            to += plane.block_bytes;
-        }
-    }
-}
-
-/// Weights from codes `[lane][element]`.
-#[inline(always)]
-fn weights(
-    w: &Matrix<'_>,
-    blocks: &Blocks,
-    place: (usize, usize),
-    codes: &[[u8; BLOCK]; LANES],
-    tile: &mut Tile,
-) {
-    let (a, b) = scales(w, blocks, place);
+fn turned(codes: &[[u8; BLOCK]; LANES]) -> [[u8; LANES]; BLOCK] {
     let mut turned = [[0u8; LANES]; BLOCK];
     for lane in 0..LANES {
         for element in 0..BLOCK {
             turned[element][lane] = codes[lane][element];
         }
     }
-    for (tile, codes) in tile.iter_mut().zip(&turned) {
+    turned
+}
+
+/// `[element][lane]` from `[lane][element]`: four perfect shuffles of rows i and i + 8.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn turned(codes: &[[u8; BLOCK]; LANES]) -> [[u8; LANES]; BLOCK] {
+    use std::arch::x86_64 as x86;
+    let mut turned = [[0u8; LANES]; BLOCK];
+    // SAFETY: SSE2 is part of x86-64; each load and store is of one array of 16 bytes.
+    unsafe {
+        let mut rows = [x86::_mm_setzero_si128(); 16];
+        for (row, codes) in rows.iter_mut().zip(codes) {
+            *row = x86::_mm_loadu_si128(codes.as_ptr().cast());
+        }
+        for _ in 0..4 {
+            let mut next = rows;
+            for i in 0..8 {
+                next[2 * i] = x86::_mm_unpacklo_epi8(rows[i], rows[i + 8]);
+                next[2 * i + 1] = x86::_mm_unpackhi_epi8(rows[i], rows[i + 8]);
+            }
+            rows = next;
+        }
+        for (row, turned) in rows.iter().zip(&mut turned) {
+            x86::_mm_storeu_si128(turned.as_mut_ptr().cast(), *row);
+        }
+    }
+    turned
+}
+
+/// Weights from codes `[lane][element]`.
+#[inline(always)]
+fn weights(
+    w: &Matrix<'_>,
+    (blocks, layout): (&Blocks, &Layout),
+    place: (usize, usize),
+    codes: &[[u8; BLOCK]; LANES],
+    tile: &mut Tile,
+) {
+    let (a, b) = scales(w, layout, place);
+    for (tile, codes) in tile.iter_mut().zip(&turned(codes)) {
         let mut v = [0.0f32; LANES];
         match blocks.levels {
             Levels::Signed => {
@@ -362,16 +413,18 @@ impl<const HIGH: usize> Load for Nibbles<'_, HIGH> {
         if HIGH > 0 {
             let high = w.bits(kind, place.0, place.1).unwrap_or_default();
             let (high, _) = high.as_chunks::<4>();
-            // A word serves 32 elements at one bit each, or 16 at two.
+            // A word serves 32 elements at one bit each, or 16 at two; four codes at a time.
             for (lane, codes) in codes.iter_mut().enumerate().take(place.1 / BLOCK) {
                 let (word, from) = if HIGH == 1 {
                     (high[lane / 2], lane % 2 * 4)
                 } else {
                     (high[lane], 0)
                 };
-                for (element, code) in codes.iter_mut().enumerate() {
-                    let bits = word[element % 4] >> (HIGH * (element / 4 + from));
-                    *code |= (bits & ((1 << HIGH) - 1)) << 4;
+                let word = u32::from_le_bytes(word);
+                let mask = if HIGH == 1 { 0x0101_0101 } else { 0x0303_0303 };
+                for (index, four) in codes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                    let bits = (word >> (HIGH * (index + from)) & mask) << 4;
+                    *four = (u32::from_le_bytes(*four) | bits).to_le_bytes();
                 }
             }
         }

@@ -99,6 +99,21 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// The planes of parameters, each from its start; empty where there is none.
+    pub(crate) fn params(&self) -> (&'a [u8], &'a [u8]) {
+        let is = |plane: &Plane| plane.kind == PlaneKind::Params;
+        let Some(first) = self.planes().iter().position(is) else {
+            return (&[], &[]);
+        };
+        let last = first + 1;
+        let last = if last < self.planes().len() {
+            self.plane(last)
+        } else {
+            &[]
+        };
+        (self.plane(first), last)
+    }
+
     /// Bytes of plane `index` from its start; empty where the format has no such plane.
     pub(crate) fn plane(&self, index: usize) -> &'a [u8] {
         &self.bytes[self.starts[index]..]

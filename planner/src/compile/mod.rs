@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::placement::{ExecChoice, GpuLayers, Placement, PlacementError, largest};
 use crate::plan::{
-    Activations, Digest, Eligibility, Model, ModelFile, Options, Plan, RefusalReason, Step,
+    Activations, Digest, Eligibility, Exec, Model, ModelFile, Options, Plan, RefusalReason, Step,
 };
 use crate::schedule;
 use crate::source::{ModelSource, ReadError};
@@ -266,7 +266,17 @@ impl<'a> Prepared<'a> {
         let layers = self.bound.geometry.layers;
         let place = |gpu_layers| {
             let (bound, graph) = (&self.bound, &self.graph);
-            Placement::new(bound, graph, self.machine, gpu_layers, asked.exec)
+            let placed = Placement::new(bound, graph, self.machine, gpu_layers, asked.exec)?;
+            match placed.exec {
+                // Rows of one matrix would be summed in two ways.
+                Some(exec) if exec != Exec::Pcie && asked.activations != Activations::Exact => {
+                    Err(PlacementError::HostActivations {
+                        exec,
+                        activations: asked.activations.name(),
+                    })
+                }
+                _ => Ok(placed),
+            }
         };
         let gpu_layers = match asked.gpu_layers {
             GpuLayers::All => layers,

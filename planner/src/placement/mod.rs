@@ -149,6 +149,17 @@ pub enum PlacementError {
         /// Its element type.
         dtype: Dtype,
     },
+    /// Execution on the host of products with int8 activations.
+    #[error(
+        "{exec} has the host multiply in exact mode, and {activations} activations were asked for: use \
+         --exec pcie, or leave --activations out"
+    )]
+    HostActivations {
+        /// What was asked for.
+        exec: Exec,
+        /// Form of activations that was asked for.
+        activations: &'static str,
+    },
     /// More pinned bytes than the host can give.
     #[error(
         "the plan pins {needed} bytes of host memory, {machine} can pin {available}: keep more \

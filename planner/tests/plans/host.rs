@@ -5,13 +5,13 @@ use crate::fixture::{AUSTEN, AUSTEN_LINEAR, NANO, Tiny, repository, with};
 use proptest::prelude::{ProptestConfig, proptest};
 use refrain_planner::diff::diff;
 use refrain_planner::memory::traffic;
-use refrain_planner::placement::{ExecChoice, GpuLayers};
+use refrain_planner::placement::{ExecChoice, GpuLayers, PlacementError};
 use refrain_planner::plan::{
-    Arg, BufferKind, Edge, Eligibility, Hazard, HostAdd, HostStep, HostWhy, Launch, Piece, Plan,
-    StepBody,
+    Activations, Arg, BufferKind, Edge, Eligibility, Hazard, HostAdd, HostStep, HostWhy, Launch,
+    Piece, Plan, StepBody,
 };
 use refrain_planner::schedule::{Violation, verify};
-use refrain_planner::{CheckedPlan, Layer, ModelSource, explain, inspect};
+use refrain_planner::{CheckedPlan, Layer, ModelSource, PlanError, explain, inspect};
 
 fn planned(source: &ModelSource, layers: u32, exec: ExecChoice) -> CheckedPlan {
     with(source, "gfx1201", |options| {
@@ -340,75 +340,79 @@ fn exec_share_and_rows_are_in_the_structure_layer_alone() {
     }
 }
 
-/// One row per kind of damage: what is done to the first step of the host, and a word of the answer.
+type Damage = fn(&mut Plan, usize);
+
+fn host(plan: &mut Plan, at: usize) -> &mut HostStep {
+    plan.steps[at].body.host_mut().unwrap()
+}
+
+fn redeclare(plan: &mut Plan, at: usize) {
+    let tensors = plan.model.tensors.clone();
+    let host = plan.steps[at].body.host_mut().unwrap();
+    (host.reads, host.writes) = host.effects(&tensors);
+}
+
+/// One row per kind of damage: a word of the answer, and what is done to the first split step.
+const DAMAGE: [(&str, Damage); 17] = [
+    ("layer of a", |plan, at| plan.steps[at].layer = None),
+    ("products", |plan, at| host(plan, at).parts.clear()),
+    ("tensor of a product", |plan, at| {
+        host(plan, at).parts[0].tensor = 9999
+    }),
+    ("matrix of a product", |plan, at| {
+        let resident = plan
+            .model
+            .tensors
+            .iter()
+            .position(|t| t.name == "token_embd.weight");
+        host(plan, at).parts[0].tensor = resident.unwrap() as u32;
+    }),
+    ("rows of a product", |plan, at| {
+        host(plan, at).parts[0].end += 1
+    }),
+    ("rows of a product", |plan, at| {
+        host(plan, at).parts[0].first = u32::MAX
+    }),
+    ("vector of a product", |plan, at| {
+        host(plan, at).parts[0].x.offset += 2
+    }),
+    ("vector of a product", |plan, at| {
+        host(plan, at).parts[0].x.buffer = 0
+    }),
+    ("result of a product", |plan, at| {
+        host(plan, at).parts[0].y.offset = u64::MAX - 3
+    }),
+    ("copy down", |plan, at| {
+        host(plan, at).down[0].from.buffer = 1
+    }),
+    ("copy down", |plan, at| {
+        host(plan, at).down[0].to.buffer = 9999
+    }),
+    ("copy up", |plan, at| host(plan, at).up[0].bytes = 0),
+    ("declared", |plan, at| host(plan, at).reads.clear()),
+    ("source of a product", |plan, at| {
+        host(plan, at).down.clear();
+        redeclare(plan, at);
+    }),
+    ("copy up", |plan, at| {
+        let x = host(plan, at).parts[0].x;
+        host(plan, at).up[0].from = x;
+        redeclare(plan, at);
+    }),
+    ("result of a product", |plan, at| {
+        host(plan, at).parts[1].y = host(plan, at).parts[0].y;
+        host(plan, at).up.truncate(1);
+        redeclare(plan, at);
+    }),
+    ("launches of a split step", |plan, at| {
+        let y = host(plan, at).up[0].to;
+        host(plan, at).up[0].to.offset = y.offset - 4;
+        redeclare(plan, at);
+    }),
+];
+
 #[test]
 fn damage_to_a_step_of_the_host_is_refused() {
-    type Damage = fn(&mut Plan, usize);
-    fn host(plan: &mut Plan, at: usize) -> &mut HostStep {
-        plan.steps[at].body.host_mut().unwrap()
-    }
-    let rows: [(&str, Damage); 17] = [
-        ("layer of a", |plan, at| plan.steps[at].layer = None),
-        ("products", |plan, at| host(plan, at).parts.clear()),
-        ("tensor of a product", |plan, at| {
-            host(plan, at).parts[0].tensor = 9999
-        }),
-        ("matrix of a product", |plan, at| {
-            let resident = plan
-                .model
-                .tensors
-                .iter()
-                .position(|t| t.name == "token_embd.weight");
-            host(plan, at).parts[0].tensor = resident.unwrap() as u32;
-        }),
-        ("rows of a product", |plan, at| {
-            host(plan, at).parts[0].end += 1
-        }),
-        ("rows of a product", |plan, at| {
-            host(plan, at).parts[0].first = u32::MAX
-        }),
-        ("vector of a product", |plan, at| {
-            host(plan, at).parts[0].x.offset += 2
-        }),
-        ("vector of a product", |plan, at| {
-            host(plan, at).parts[0].x.buffer = 0
-        }),
-        ("result of a product", |plan, at| {
-            host(plan, at).parts[0].y.offset = u64::MAX - 3
-        }),
-        ("copy down", |plan, at| {
-            host(plan, at).down[0].from.buffer = 1
-        }),
-        ("copy down", |plan, at| {
-            host(plan, at).down[0].to.buffer = 9999
-        }),
-        ("copy up", |plan, at| host(plan, at).up[0].bytes = 0),
-        ("declared", |plan, at| host(plan, at).reads.clear()),
-        ("source of a product", |plan, at| {
-            host(plan, at).down.clear();
-            redeclare(plan, at);
-        }),
-        ("copy up", |plan, at| {
-            let x = host(plan, at).parts[0].x;
-            host(plan, at).up[0].from = x;
-            redeclare(plan, at);
-        }),
-        ("result of a product", |plan, at| {
-            host(plan, at).parts[1].y = host(plan, at).parts[0].y;
-            host(plan, at).up.truncate(1);
-            redeclare(plan, at);
-        }),
-        ("launches of a split step", |plan, at| {
-            let y = host(plan, at).up[0].to;
-            host(plan, at).up[0].to.offset = y.offset - 4;
-            redeclare(plan, at);
-        }),
-    ];
-    fn redeclare(plan: &mut Plan, at: usize) {
-        let tensors = plan.model.tensors.clone();
-        let host = plan.steps[at].body.host_mut().unwrap();
-        (host.reads, host.writes) = host.effects(&tensors);
-    }
     let plan = planned(&repository(AUSTEN), 0, ExecChoice::Passback(Some(0.5)));
     let at = plan.steps.iter().position(|step| {
         step.body.host().is_some_and(|host| host.parts.len() > 1)
@@ -416,7 +420,7 @@ fn damage_to_a_step_of_the_host_is_refused() {
     });
     let at = at.unwrap();
     assert!(CheckedPlan::check((*plan).clone()).is_ok());
-    for (index, (word, damage)) in rows.into_iter().enumerate() {
+    for (index, (word, damage)) in DAMAGE.into_iter().enumerate() {
         let mut damaged = (*plan).clone();
         damage(&mut damaged, at);
         let error = CheckedPlan::check(damaged).expect_err(word).to_string();
@@ -425,9 +429,35 @@ fn damage_to_a_step_of_the_host_is_refused() {
 }
 
 #[test]
+fn int8_activations_are_refused_where_the_host_multiplies() {
+    let source = repository(AUSTEN);
+    let int8 = |layers, exec| {
+        with(&source, "gfx1201", |options| {
+            (options.gpu_layers, options.exec) = (GpuLayers::Last(layers), exec);
+            options.activations = Activations::Int8;
+        })
+    };
+    for exec in [ExecChoice::Cpu, ExecChoice::Passback(Some(0.5))] {
+        let refused = matches!(
+            int8(0, exec),
+            Err(PlanError::Placement(PlacementError::HostActivations { .. }))
+        );
+        assert!(refused, "{exec}");
+        // With nothing spilled nobody but the GPU multiplies.
+        assert!(int8(layers(&source), exec).is_ok(), "{exec}");
+    }
+    assert!(int8(0, ExecChoice::Pcie).is_ok());
+    let mut damaged = (*planned(&source, 0, ExecChoice::Cpu)).clone();
+    damaged.options.activations = Activations::Int8;
+    let error = CheckedPlan::check(damaged).unwrap_err().to_string();
+    assert!(error.contains("activations"), "{error}");
+}
+
+#[test]
 fn options_and_eligibility_must_agree_with_the_steps() {
     let plan = planned(&repository(AUSTEN), 0, ExecChoice::Cpu);
-    let rows: [(&str, fn(&mut Plan)); 3] = [
+    type Change = fn(&mut Plan);
+    let rows: [(&str, Change); 3] = [
         ("exec", |plan| {
             plan.options.exec = Some(refrain_planner::plan::Exec::Pcie)
         }),

@@ -269,12 +269,20 @@ fn rows() -> Vec<(Code, StageError)> {
     ]
 }
 
-/// Refusals that are made as such, by the session and the command line; tests/segments.rs and the
-/// command line's tests meet each.
-const DIRECT: [Code; 3] = [
+/// Refusals that are made as such, by the gate of proofs, transitions, sessions, the registry and the
+/// command line; their own tests meet each.
+const DIRECT: [Code; 11] = [
     Code::ShareNotPinned,
     Code::NothingSpilled,
     Code::NothingDivided,
+    Code::ProofAbsent,
+    Code::ProofDiffers,
+    Code::ProofFails,
+    Code::SealRefused,
+    Code::NotPublished,
+    Code::Transition,
+    Code::BeyondContext,
+    Code::ReplayShare,
 ];
 
 /// Refusals before there is a plan.
@@ -301,6 +309,13 @@ fn placement_rows() -> Vec<(Code, PlacementError)> {
                 exec: Exec::Cpu,
                 tensor: "blk.0.attn_q.weight".to_owned(),
                 dtype: Dtype::MQ4_G256,
+            },
+        ),
+        (
+            Code::HostActivations,
+            PlacementError::HostActivations {
+                exec: Exec::Cpu,
+                activations: "int8",
             },
         ),
         (
@@ -337,15 +352,7 @@ fn every_code_has_an_error_and_every_error_its_code() {
     for (code, error) in &placements {
         assert_eq!(Code::of_placement(error), Some(*code), "{error}");
     }
-    // Their errors are judged where they arise: replayer/tests.rs and lifecycle/transition.rs.
-    let later = [
-        Code::NotPublished,
-        Code::Transition,
-        Code::BeyondContext,
-        Code::ReplayShare,
-    ];
-    let planned =
-        |code| later.contains(&code) || placements.iter().any(|(known, _)| *known == code);
+    let planned = |code| placements.iter().any(|(known, _)| *known == code);
     for row in TABLE {
         assert!(
             rows.iter().any(|(code, _)| *code == row.code)

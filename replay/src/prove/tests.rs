@@ -98,8 +98,8 @@ fn the_gate_lets_a_card_replay_proved_packets_only() {
     let rows = [
         // A card, its credentials, plan and packets.
         (true, Credentials::default(), &plan, &pm4, none),
-        (true, allow.clone(), &plan, &pm4, unproved.clone()),
-        (true, with(&proof, false), &plan, &pm4, proved.clone()),
+        (true, allow.clone(), &plan, &pm4, unproved),
+        (true, with(&proof, false), &plan, &pm4, proved),
         (true, with(&proof, false), &plan, &aql, differs),
         (true, with(&proof, false), &other_plan, &pm4, differs),
         (true, with(&other_tool, false), &plan, &pm4, differs),

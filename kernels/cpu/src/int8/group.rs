@@ -27,6 +27,24 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..at + N].first_chunk().unwrap_or(&[0; N])
 }
 
+/// An activation, and what the sums of each group's halves start from: less the offset of the codes.
+struct Input<'a> {
+    x: &'a Activation<'a>,
+    starts: Vec<[i32; 2]>,
+}
+
+impl<'a> Input<'a> {
+    fn of<W: Wide>(layout: &Layout, x: &'a Activation<'a>) -> Self {
+        let bias = match layout.kind {
+            Kind::Bytes | Kind::Table => W::SIGNED_BIAS,
+            _ => layout.zero,
+        };
+        let start = |sums: &[i32; 2]| [-bias * sums[0], -bias * sums[1]];
+        let starts = x.halves().iter().map(start).collect();
+        Self { x, starts }
+    }
+}
+
 /// Bytes of codes of a group of 32 elements in sixteen rows; its parameters follow.
 const fn code_bytes(kind: u8) -> usize {
     match kind {
@@ -44,15 +62,11 @@ fn group<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
     bytes: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     index: usize,
 ) -> (W::I, W::I) {
-    let (q, sums) = (&x.groups()[index], &x.halves()[index]);
-    let bias = match KIND {
-        BYTES | TABLE => W::SIGNED_BIAS,
-        _ => layout.zero,
-    };
-    let (mut low, mut high) = (w.splat(-bias * sums[0]), w.splat(-bias * sums[1]));
+    let (q, starts) = (&x.x.groups()[index], &x.starts[index]);
+    let (mut low, mut high) = (w.splat(starts[0]), w.splat(starts[1]));
     // A slice of known length: no bounds are checked below.
     let (words, _) = bytes[..code_bytes(KIND)].as_chunks::<64>();
     if KIND == BYTES {
@@ -97,7 +111,7 @@ fn whole<W: Wide, const KIND: u8>(
     w: W,
     layout: &Layout,
     bytes: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     index: usize,
 ) -> W::I {
     let (low, high) = group::<W, KIND>(w, layout, bytes, x, index);
@@ -111,41 +125,67 @@ trait Sink<W: Wide> {
     fn unit(&mut self, unit: usize, isum: W::I, msum: W::I, params: &[u8]);
 }
 
+/// Bytes of f32 parameters of a unit of 32 elements in sixteen rows.
+const fn param_bytes(scaling: u8) -> usize {
+    match scaling {
+        E8M0 => 16,
+        DM => 64,
+        _ => 32,
+    }
+}
+
+/// [`units`] of formats in blocks of 32.
+#[inline(always)]
+fn units_of_32<W: Wide, const KIND: u8, const SCALING: u8>(
+    w: W,
+    layout: &Layout,
+    run: &[u8],
+    x: &Input<'_>,
+    sink: &mut impl Sink<W>,
+) {
+    let size = code_bytes(KIND) + param_bytes(SCALING);
+    for (unit, bytes) in run.chunks_exact(size).enumerate() {
+        let isum = whole::<W, KIND>(w, layout, bytes, x, unit);
+        sink.unit(unit, isum, w.splat(0), &bytes[code_bytes(KIND)..size]);
+    }
+}
+
 /// Hands every unit of sixteen rows to the sink, ascending.
 #[inline(always)]
 fn units<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut impl Sink<W>,
 ) {
     let codes = code_bytes(KIND);
+    if matches!(SCALING, D | DM | E8M0) {
+        return units_of_32::<W, KIND, SCALING>(w, layout, run, x, sink);
+    }
     let blocks = run.chunks_exact(ROWS * layout.block_bytes);
     for (block, bytes) in blocks.enumerate() {
         let groups = 8 * block;
         let (mut isum, mut msum) = (w.splat(0), w.splat(0));
         match SCALING {
-            D | DM | E8M0 => {
-                isum = whole::<W, KIND>(w, layout, bytes, x, block);
-                sink.unit(block, isum, msum, &bytes[codes..]);
-            }
             K_MINS => {
                 for j in 0..8 {
                     let (bytes, index) = (&bytes[j * (codes + 32)..][..codes + 32], groups + j);
                     let sub = whole::<W, KIND>(w, layout, bytes, x, index);
                     isum = w.add(isum, w.mul(sub, w.unsigned(part(bytes, codes))));
                     let min = w.unsigned(part(bytes, codes + 16));
-                    msum = w.add(msum, w.mul(min, w.splat(x.sums()[index])));
+                    msum = w.add(msum, w.mul(min, w.splat(x.x.sums()[index])));
                 }
                 sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
             K_SIGNED => {
+                let all = &bytes[..8 * (codes + 32)];
                 for j in 0..8 {
-                    let bytes = &bytes[j * (codes + 32)..][..codes + 32];
+                    let bytes = &all[j * (codes + 32)..][..codes + 32];
                     let (low, high) = group::<W, KIND>(w, layout, bytes, x, groups + j);
-                    isum = w.add(isum, w.mul(low, w.signed(part(bytes, codes))));
-                    isum = w.add(isum, w.mul(high, w.signed(part(bytes, codes + 16))));
+                    let low = w.mul(low, w.signed(part(bytes, codes)));
+                    let high = w.mul(high, w.signed(part(bytes, codes + 16)));
+                    isum = w.add(isum, w.add(low, high));
                 }
                 sink.unit(block, isum, msum, &bytes[8 * (codes + 32)..]);
             }
@@ -154,7 +194,7 @@ fn units<W: Wide, const KIND: u8, const SCALING: u8>(
                 for j in 0..8 {
                     let (group, index) = (&bytes[j * codes..], groups + j);
                     isum = w.add(isum, whole::<W, KIND>(w, layout, group, x, index));
-                    sum += x.sums()[index];
+                    sum += x.x.sums()[index];
                     if (j + 1).is_multiple_of(per) {
                         let params = &bytes[8 * codes + j / per * 64..];
                         sink.unit(index / per, isum, w.splat(sum), params);
@@ -182,7 +222,7 @@ static POWERS: [f32; 256] = {
 };
 
 /// 2^(e - 128).
-pub(super) fn e8m0(e: u8) -> f32 {
+pub(crate) fn e8m0(e: u8) -> f32 {
     POWERS[usize::from(e)]
 }
 
@@ -252,6 +292,7 @@ fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
     write: Write,
     y: &mut [f32],
 ) {
+    let input = &Input::of::<W>(layout, x);
     let first = rows.start / ROWS;
     for run in first..rows.end.div_ceil(ROWS) {
         let p = [w.fsplat(0.0); PARTIALS];
@@ -262,7 +303,7 @@ fn runs<W: Wide, const KIND: u8, const SCALING: u8>(
             x,
             p,
         };
-        units::<W, KIND, SCALING>(w, layout, packed.run(run), x, &mut sink);
+        units::<W, KIND, SCALING>(w, layout, packed.run(run), input, &mut sink);
         let mut p = sink.p;
         for step in [4, 2, 1] {
             for i in 0..step {
@@ -313,7 +354,7 @@ fn units_of<W: Wide, const KIND: u8, const SCALING: u8>(
     w: W,
     layout: &Layout,
     run: &[u8],
-    x: &Activation<'_>,
+    x: &Input<'_>,
     sink: &mut Kept<W>,
 ) {
     units::<W, KIND, SCALING>(w, layout, run, x, sink);
@@ -326,8 +367,9 @@ fn collect<W: Wide>(
     run: usize,
 ) -> Vec<[Sums; ROWS]> {
     let all = Vec::with_capacity(x.k() / layout.unit);
+    let input = &Input::of::<W>(layout, x);
     let (run, keep) = (packed.run(run), &mut Kept { w, all });
-    specialise!(layout, units_of::<W>(w, layout, run, x, keep));
+    specialise!(layout, units_of::<W>(w, layout, run, input, keep));
     std::mem::take(&mut keep.all)
 }
 

@@ -31,6 +31,7 @@ mod wide;
 mod wide_x86;
 
 pub use activation::Activation;
+pub(crate) use group::e8m0;
 pub use packed::{Packed16, ROWS};
 
 use std::ops::Range;

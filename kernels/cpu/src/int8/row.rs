@@ -41,6 +41,8 @@ pub(crate) trait Narrow: Copy {
     fn reduce(self, v: Self::V) -> i32;
     /// acc + v times the signed scales 2 j (first four lanes) and 2 j + 1 (last four).
     fn add_scaled(self, acc: Self::V, v: Self::V, scales: &[u8; 16], j: usize) -> Self::V;
+    /// acc + v times the scale.
+    fn add_times(self, acc: Self::V, v: Self::V, scale: i32) -> Self::V;
     /// p + (scale * d) * isum in eight lanes, scales in f16.
     fn scale8(self, scales: &[u8; 16], d: &[f32; 8], isum: &[i32; 8], p: &mut [f32; 8]);
     /// Sum of the lanes of each.
@@ -104,6 +106,10 @@ impl Narrow for Portable {
     fn add_scaled(self, acc: [i32; 32], v: [i32; 32], scales: &[u8; 16], j: usize) -> [i32; 32] {
         let scale = |lane: usize| i32::from(scales[2 * j + lane / 4 % 2].cast_signed());
         std::array::from_fn(|lane| acc[lane] + v[lane] * scale(lane))
+    }
+
+    fn add_times(self, acc: [i32; 32], v: [i32; 32], scale: i32) -> [i32; 32] {
+        std::array::from_fn(|lane| acc[lane] + v[lane] * scale)
     }
 
     fn scale8(self, scales: &[u8; 16], d: &[f32; 8], isum: &[i32; 8], p: &mut [f32; 8]) {
@@ -283,12 +289,16 @@ impl<N: Narrow> Row<'_, N> {
                 let (pairs, _) = self.planes.params[0].as_chunks::<16>();
                 let units = isum.iter_mut().zip(msum).zip(pairs);
                 for (block, ((isum, msum), pairs)) in units.enumerate() {
-                    let (all, x) = self.eight::<KIND>(8 * block);
-                    (*isum, *msum) = (0, 0);
+                    // These formats have no offset to take off.
+                    let products = self.products::<KIND>(8 * block);
+                    let x = &self.x.sums()[8 * block..][..8];
+                    let (mut acc, mut min) = (self.n.zero(), 0);
                     for j in 0..8 {
-                        *isum += i32::from(pairs[2 * j]) * all[j];
-                        *msum += i32::from(pairs[2 * j + 1]) * x[j];
+                        let scale = i32::from(pairs[2 * j]);
+                        acc = self.n.add_times(acc, products[j], scale);
+                        min += i32::from(pairs[2 * j + 1]) * x[j];
                     }
+                    (*isum, *msum) = (self.n.reduce(acc), min);
                 }
             }
             (unit, _) => {

@@ -487,7 +487,16 @@ macro_rules! narrow {
             fn add_scaled(self, acc: __m256i, v: __m256i, scales: &[u8; 16], j: usize) -> __m256i {
                 let [a, b] = [scales[2 * j], scales[2 * j + 1]].map(|s| i32::from(s.cast_signed()));
                 simd!({
-                    let scale = x86::_mm256_setr_epi32(a, a, a, a, b, b, b, b);
+                    let (a, b) = (x86::_mm_set1_epi32(a), x86::_mm_set1_epi32(b));
+                    let scale = x86::_mm256_set_m128i(b, a);
+                    x86::_mm256_add_epi32(acc, x86::_mm256_mullo_epi32(v, scale))
+                })
+            }
+
+            #[inline(always)]
+            fn add_times(self, acc: __m256i, v: __m256i, scale: i32) -> __m256i {
+                simd!({
+                    let scale = x86::_mm256_set1_epi32(scale);
                     x86::_mm256_add_epi32(acc, x86::_mm256_mullo_epi32(v, scale))
                 })
             }

@@ -5,7 +5,7 @@ use super::model;
 use crate::container::limits;
 use crate::identity::hex;
 use crate::lowering;
-use crate::plan::{Buffer, BufferKind, Exec, Kernel, Plan, Share, Tensor};
+use crate::plan::{Activations, Buffer, BufferKind, Exec, Kernel, Plan, Share, Tensor};
 use refrain_kernels::{CONTROL_BYTES, Dtype, RingEntry, Target, code_object, find};
 use std::collections::BTreeSet;
 
@@ -174,6 +174,14 @@ fn placement(plan: &Plan) -> Result<(), CheckError> {
         return wrong("share", share.millionths().to_string(), expected);
     }
     let host = plan.barriers().count();
+    if host > 0 && options.activations != Activations::Exact {
+        let found = options.activations.name().to_owned();
+        return wrong(
+            "activations",
+            found,
+            format!("exact with {host} steps of the host"),
+        );
+    }
     if host > 0 && matches!(options.exec, None | Some(Exec::Pcie)) {
         let found = format!("{:?}", options.exec);
         return wrong(

@@ -1,6 +1,6 @@
 //! A kernel of the committed catalog on every target, by AQL and by PM4.
 
-use crate::harness::{Ib, Rig, fixture};
+use crate::harness::{Ib, Rig, shipped};
 use refrain_softgpu::SoftConfig;
 use refrain_softgpu::isa::Target;
 

@@ -1,6 +1,6 @@
 //! Objects, queues and signals come and go: what is refused, what is freed, what stops cleanly.
 
-use crate::harness::{BARRIER_AND, Rig, fixture};
+use crate::harness::{BARRIER_AND, Rig, shipped};
 use refrain_softgpu::isa::Target;
 use refrain_softgpu::memory::Kind;
 use refrain_softgpu::{Condition, SoftConfig, SoftError, SoftGpu};

@@ -225,7 +225,8 @@ fn what_cannot_run_is_refused_at_the_start() {
         let ran = bench(more);
         assert_eq!(ran.code, code, "{more:?}: {}", ran.err);
         assert!(ran.err.contains(said), "{more:?}: {}", ran.err);
-        assert!(ran.out.is_empty());
+        // Where only the arms were refused, the report says so.
+        assert_eq!(ran.out.is_empty(), said != "RF028", "{more:?}: {}", ran.out);
     }
     assert_eq!(refrain(&["bench", "absent.gguf"]).code, 66);
     assert_eq!(refrain(&["bench"]).code, 2);

@@ -124,9 +124,14 @@ fn what_cannot_be_placed_is_refused_with_its_code() {
     let mut small = small.to_toml();
     small = small.replace("pinned_bytes = 17179869184", "pinned_bytes = 4096");
     std::fs::write(folder.path().join("small.toml"), small).unwrap();
-    let rows: [(&[&str], i32, &str); 8] = [
+    let rows: [(&[&str], i32, &str); 9] = [
         (&["--machine", "gfx1151", "--gpu-layers", "1"], 77, "RF024"),
         (&["--exec", "cpu"], 77, "RF031"),
+        (
+            &["--gpu-layers", "1", "--exec", "cpu", "--activations", "int8"],
+            77,
+            "RF034",
+        ),
         (
             &["--gpu-layers", "all", "--exec", "passback:0.5"],
             77,

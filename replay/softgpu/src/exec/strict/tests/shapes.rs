@@ -88,6 +88,9 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(RANGED, &[("r0", 3), ("r1", 33), ("rows", 33), ("k", 256)], START),
     shape(RANGED, &[("r0", 0), ("r1", 16), ("rows", 16), ("k", 288)], START),
     shape(RANGED, &[("r0", 0), ("r1", 40), ("rows", 40), ("k", 704)], START),
+    // 33 blocks of 32: the loop over int8 activations takes two of 16 blocks at a time.
+    shape(RANGED, &[("r0", 0), ("r1", 3), ("rows", 3), ("k", 1056)], START),
+    shape(SEVERAL, &[("m0", 2), ("m1", 1), ("m2", 1), ("m3", 1), ("k", 1056)], START),
     shape(SEVERAL, &[("m0", 5), ("m1", 3), ("m2", 2), ("m3", 1), ("k", 32)], START),
     shape(SEVERAL, &[("m0", 3), ("m1", 20), ("m2", 17), ("m3", 2), ("k", 256)], START),
     shape(SEVERAL, &[("m0", 17), ("m1", 16), ("m2", 3), ("m3", 30), ("k", 288)], START),
@@ -130,6 +133,8 @@ pub(super) const SHAPES: &[Shape] = &[
     shape(EXPERTS, &[("experts", 5), ("top_k", 2), ("r0", 0), ("r1", 16), ("m", 16), ("k", 288)],
         START),
     shape(EXPERTS, &[("experts", 5), ("top_k", 2), ("r0", 0), ("r1", 16), ("m", 16), ("k", 704)],
+        START),
+    shape(EXPERTS, &[("experts", 2), ("top_k", 1), ("r0", 0), ("r1", 3), ("m", 16), ("k", 1056)],
         START),
     shape(&[Op::GatedAdd], &[("e", 600)], START),
     shape(&[Op::Argmax], &[("n", 1)], &[&[], &[(Done, 1)]]),
