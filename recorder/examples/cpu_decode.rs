@@ -5,8 +5,7 @@
 //! cargo run --release -p refrain-recorder --example cpu_decode -- MODEL exact|int8 THREADS TOKENS ROUNDS
 //! ```
 //!
-//! One round is a read sample, then TOKENS steps from position 0. docs/measurements/cpu-decode.md has what
-//! came out, beside other programs.
+//! One round is a read sample, then TOKENS steps from position 0.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,

@@ -7,10 +7,12 @@
 use crate::instance::{BufferState, InstanceError, check_prompt, start_words};
 use crate::source::{TensorSource, check_header, check_length, check_weights, load_tensor};
 use refrain_cpu::decode::{DecodeError, Memory, Program};
-use refrain_cpu::{CpuError, Engine, Isa};
+use refrain_cpu::{CpuError, Engine, Isa, Matrix};
 use refrain_kernels::{CONTROL_BYTES, RingEntry, Word, WordValues};
 use refrain_planner::container::CheckedPlan;
-use refrain_planner::plan::{BufferKind, KernargError, Plan, StepBody, StepId};
+use refrain_planner::plan::{
+    At, BufferKind, HostAdd, HostGemv, KernargError, Launch, Plan, StepId, Transfer,
+};
 use std::sync::Arc;
 
 /// Why a plan cannot be run on the CPU, or a step failed.
@@ -40,17 +42,6 @@ pub enum CpuRunError {
         /// Why.
         source: DecodeError,
     },
-    /// A step of the host beside a GPU.
-    #[error(
-        "step {step} ({name}) divides its work between the host and a GPU, and here there is no GPU: \
-         plan without --exec, or with --exec pcie"
-    )]
-    HostStep {
-        /// Index of the step.
-        step: StepId,
-        /// Its name.
-        name: String,
-    },
     /// No threads.
     #[error(transparent)]
     Threads(CpuError),
@@ -62,14 +53,25 @@ impl From<crate::SourceError> for CpuRunError {
     }
 }
 
+/// A part of a step.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// A launch of the program.
+    Launch(usize),
+    /// A copy that a step of the host lists: here from host memory to host memory.
+    Copy(Transfer),
+    /// A product of a step of the host.
+    Product(HostGemv),
+}
+
 /// A plan's buffers in host memory, and its steps ready to run.
 #[derive(Debug)]
 pub struct CpuInstance {
     plan: Arc<CheckedPlan>,
     memory: Memory,
     program: Program,
-    /// Step of each launch of the program.
-    steps: Vec<StepId>,
+    /// What is done, in order, and the step that it belongs to.
+    work: Vec<(StepId, Work)>,
     engine: Engine,
     control: usize,
     prompt: usize,
@@ -121,7 +123,7 @@ impl CpuInstance {
             plan: plan.clone(),
             memory,
             program: Program::default(),
-            steps: Vec::new(),
+            work: Vec::new(),
             engine: Engine::with(isa, threads).map_err(CpuRunError::Threads)?,
         };
         // Before the weights: what cannot run should not take minutes to say so.
@@ -133,31 +135,52 @@ impl CpuInstance {
     fn prepare(&mut self) -> Result<(), CpuRunError> {
         let plan = self.plan.clone();
         let most = most(&plan);
-        let base = |buffer| self.memory.base(buffer as usize);
         for (step, planned) in (0..).zip(&plan.steps) {
-            let StepBody::Launch(launch) = &planned.body else {
-                return Err(CpuRunError::HostStep {
-                    step,
-                    name: planned.name.clone(),
-                });
-            };
-            let kernel = plan.kernels.get(launch.kernel as usize);
-            let row = kernel.and_then(|kernel| refrain_kernels::find(&kernel.symbol));
-            let row = row.ok_or_else(|| KernargError::NoKernel {
-                step,
-                symbol: kernel.map_or_else(|| launch.kernel.to_string(), |k| k.symbol.clone()),
-            })?;
-            let mut kernarg = vec![0; row.kernarg_bytes() as usize];
-            plan.write_kernargs(step, &base, &mut kernarg)?;
-            let pushed = self.program.push(row, &kernarg, &self.memory, &most);
-            pushed.map_err(|source| CpuRunError::Step {
-                step,
-                name: planned.name.clone(),
-                source,
-            })?;
-            self.steps.push(step);
+            let host = planned.body.host();
+            let down = host.into_iter().flat_map(|host| &host.down);
+            self.work.extend(down.map(|copy| (step, Work::Copy(*copy))));
+            for launch in planned.body.launches() {
+                self.push(step, launch, &most)?;
+            }
+            let products = host.into_iter().flat_map(|host| &host.parts);
+            self.work
+                .extend(products.map(|part| (step, Work::Product(*part))));
+            let up = host.into_iter().flat_map(|host| &host.up);
+            self.work.extend(up.map(|copy| (step, Work::Copy(*copy))));
         }
         Ok(())
+    }
+
+    fn push(
+        &mut self,
+        step: StepId,
+        launch: &Launch,
+        most: &WordValues,
+    ) -> Result<(), CpuRunError> {
+        let kernel = self.plan.kernels.get(launch.kernel as usize);
+        let row = kernel.and_then(|kernel| refrain_kernels::find(&kernel.symbol));
+        let row = row.ok_or_else(|| KernargError::NoKernel {
+            step,
+            symbol: kernel.map_or_else(|| launch.kernel.to_string(), |k| k.symbol.clone()),
+        })?;
+        let base = |buffer| self.memory.base(buffer as usize);
+        let mut kernarg = vec![0; row.kernarg_bytes() as usize];
+        self.plan
+            .write_kernargs_of(step, launch, &base, &mut kernarg)?;
+        let pushed = self.program.push(row, &kernarg, &self.memory, most);
+        let index = pushed.map_err(|source| self.failed(step, source))?;
+        self.work.push((step, Work::Launch(index)));
+        Ok(())
+    }
+
+    fn name(&self, step: StepId) -> String {
+        let planned = self.plan.steps.get(step as usize);
+        planned.map_or_else(|| "?".to_owned(), |step| step.name.clone())
+    }
+
+    fn failed(&self, step: StepId, source: DecodeError) -> CpuRunError {
+        let name = self.name(step);
+        CpuRunError::Step { step, name, source }
     }
 
     fn upload(&mut self, source: &dyn TensorSource) -> Result<(), CpuRunError> {
@@ -227,19 +250,61 @@ impl CpuInstance {
     /// # Errors
     /// [`CpuRunError::Step`]; the text cannot be continued.
     pub fn step(&mut self) -> Result<(), CpuRunError> {
-        for index in 0..self.program.len() {
-            let done = self.program.run(index, &mut self.memory, &self.engine);
-            done.map_err(|source| {
-                let step = self.steps.get(index).copied().unwrap_or_default();
-                let planned = self.plan.steps.get(step as usize);
-                CpuRunError::Step {
-                    step,
-                    name: planned.map_or_else(|| "?".to_owned(), |step| step.name.clone()),
-                    source,
+        for index in 0..self.work.len() {
+            let Some((step, work)) = self.work.get(index).copied() else {
+                break;
+            };
+            let done = match work {
+                Work::Launch(launch) => self.program.run(launch, &mut self.memory, &self.engine),
+                Work::Copy(Transfer { from, to, bytes }) => {
+                    self.copied(from, bytes).and_then(|copied| {
+                        let (buffer, offset) = (to.buffer as usize, to.offset);
+                        self.memory.write(buffer, offset, &copied)
+                    })
                 }
-            })?;
+                Work::Product(part) => self.product(&part),
+            };
+            done.map_err(|source| self.failed(step, source))?;
         }
         Ok(())
+    }
+
+    /// Bytes of a buffer, copied.
+    fn copied(&self, at: At, bytes: u64) -> Result<Vec<u8>, DecodeError> {
+        let buffer = at.buffer as usize;
+        self.memory
+            .read(buffer, at.offset, bytes)
+            .map(<[u8]>::to_vec)
+    }
+
+    /// f32 of a buffer, copied.
+    fn floats(&self, at: At, bytes: u64) -> Result<Vec<f32>, DecodeError> {
+        let bytes = self.copied(at, bytes)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+    }
+
+    /// Rows of a step of the host.
+    fn product(&mut self, part: &HostGemv) -> Result<(), DecodeError> {
+        // A checked plan has the tensor.
+        let Some(tensor) = self.plan.model.tensors.get(part.tensor as usize) else {
+            return Ok(());
+        };
+        let x = self.floats(part.x, HostGemv::x_bytes(tensor))?;
+        let mut y = vec![0.0; part.rows() as usize];
+        let (buffer, shape) = (tensor.buffer as usize, (tensor.rows, tensor.cols));
+        let weights = self.memory.read(buffer, tensor.offset, tensor.bytes)?;
+        let w = Matrix::new(tensor.dtype, weights, shape.0.into(), shape.1.into())?;
+        let rows = part.first as usize..part.end as usize;
+        self.engine.gemv_exact(&w, &x, rows, &mut y)?;
+        if let HostAdd::Rows(at) = part.add {
+            for (y, added) in y.iter_mut().zip(self.floats(at, part.y_bytes())?) {
+                *y += added;
+            }
+        }
+        let bytes: Vec<u8> = y.iter().flat_map(|y| y.to_le_bytes()).collect();
+        self.memory
+            .write(part.y.buffer as usize, part.y.offset, &bytes)
     }
 
     /// The ring entry of sequence number `seq` (from 1), or `None` while it is not written.

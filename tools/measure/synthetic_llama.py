@@ -4,7 +4,7 @@
     python3 tools/measure/synthetic_llama.py q8_0 OUT.gguf
 
 E 2048, FF 5632, 22 layers, 32 query and 4 key heads of 64, 32000 tokens: the shape in which decode
-speeds are compared (docs/measurements/cpu-decode.md). Codes are uniform and scales constant, so that
+speeds are compared (recorder/examples/cpu_decode.rs). Codes are uniform and scales constant, so that
 weights have standard deviation 0.02; the same bytes on every machine (PCG64, seed 1). Needs numpy and
 gguf from PyPI. A file without a tokenizer: prompts are token ids.
 """

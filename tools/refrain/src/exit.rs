@@ -260,7 +260,7 @@ fn classify(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<CpuRunError>() {
         return Some(match error {
             CpuRunError::Instance(InstanceError::Source(error)) => of_source(error),
-            CpuRunError::Instance(_) | CpuRunError::HostStep { .. } => Exit::Data,
+            CpuRunError::Instance(_) => Exit::Data,
             _ => Exit::Failure,
         });
     }

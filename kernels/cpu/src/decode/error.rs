@@ -106,9 +106,9 @@ pub enum DecodeError {
         /// Why.
         source: CpuError,
     },
-    /// No memory for a buffer.
+    /// The engine refused: no memory for a buffer, no thread, or a product that does not fit.
     #[error(transparent)]
-    Memory(CpuError),
+    Cpu(#[from] CpuError),
     /// Bytes past the end of a buffer.
     #[error("bytes {offset}..{end} of buffer {buffer}, which has {bytes}")]
     Buffer {

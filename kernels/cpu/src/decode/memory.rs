@@ -28,7 +28,7 @@ impl Memory {
     /// # Errors
     /// [`DecodeError::Memory`].
     pub fn add(&mut self, bytes: u64) -> Result<usize, DecodeError> {
-        let failed = |reason: String| DecodeError::Memory(CpuError::Memory { bytes, reason });
+        let failed = |reason: String| DecodeError::Cpu(CpuError::Memory { bytes, reason });
         let len = usize::try_from(bytes).map_err(|e| failed(e.to_string()))?;
         let end = self
             .buffers
@@ -39,7 +39,7 @@ impl Memory {
             .map(|next| next / PAGE * PAGE)
             .filter(|base| base.checked_add(bytes).is_some())
             .ok_or_else(|| failed("the address space is full".to_owned()))?;
-        let bytes = Bytes::zeroed(len).map_err(DecodeError::Memory)?;
+        let bytes = Bytes::zeroed(len)?;
         self.buffers.push(Buffer { base, bytes });
         Ok(self.buffers.len() - 1)
     }
@@ -83,6 +83,23 @@ impl Memory {
             None => return Err(error),
         }
         Ok(())
+    }
+
+    /// Bytes of a buffer.
+    ///
+    /// # Errors
+    /// [`DecodeError::Buffer`].
+    pub fn read(&self, buffer: usize, offset: u64, bytes: u64) -> Result<&[u8], DecodeError> {
+        let all = self.bytes(buffer);
+        let end = offset.saturating_add(bytes);
+        let range = usize::try_from(offset).ok().zip(usize::try_from(end).ok());
+        let found = range.and_then(|(start, end)| all.get(start..end));
+        found.ok_or(DecodeError::Buffer {
+            buffer,
+            offset,
+            end,
+            bytes: all.len() as u64,
+        })
     }
 
     /// Buffer and byte of `[address + start, address + end)`, if one buffer holds it all.

@@ -2,7 +2,6 @@
 //! `kernels/hip/draw.hip`.
 
 use refrain_kernels::{NOT_A_TOKEN, RingEntry, StopReason, Word};
-use std::cmp::Ordering;
 
 use super::DecodeError;
 use super::launch::Call;
@@ -70,7 +69,8 @@ fn draw(keys: &[u64], p: &[f32], top_p: f32, uniform: f32) -> u32 {
         mass += p;
         front += 1;
         // A NaN ends the front as well, as the kernel's `mass < limit` does.
-        if mass.partial_cmp(&limit) != Some(Ordering::Less) {
+        let goes_on = mass < limit;
+        if !goes_on {
             break;
         }
     }

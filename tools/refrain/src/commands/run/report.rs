@@ -69,6 +69,21 @@ pub struct Report {
     pub cpu: Option<CpuFacts>,
 }
 
+/// How a run on the CPU was executed. Its times are this CPU's.
+#[derive(Debug, Serialize)]
+pub struct CpuFacts {
+    /// Name and version of the engine.
+    pub engine: String,
+    /// Threads that shared the work.
+    pub threads: usize,
+    /// Instruction set that was chosen.
+    pub isa: &'static str,
+    /// Form of the activations, a property of the plan.
+    pub activations: &'static str,
+    /// Token steps by the median of their wall time, prompt included, measured on this CPU.
+    pub step_tok_s: Option<f64>,
+}
+
 /// Spilled layers: what was asked for, and what each side did. Counts are of all token steps, those past
 /// the end of a text included.
 #[derive(Debug, Serialize)]
@@ -123,21 +138,6 @@ pub struct Side {
     pub rows: u64,
     /// Weight bytes.
     pub bytes: u64,
-}
-
-/// How a run on the CPU was executed. Its times are this CPU's.
-#[derive(Debug, Serialize)]
-pub struct CpuFacts {
-    /// Name and version of the engine.
-    pub engine: String,
-    /// Threads that shared the work.
-    pub threads: usize,
-    /// Instruction set that was chosen.
-    pub isa: &'static str,
-    /// Form of the activations, a property of the plan.
-    pub activations: &'static str,
-    /// Token steps by the median of their wall time, prompt included, measured on this CPU.
-    pub step_tok_s: Option<f64>,
 }
 
 /// A refusal and how often.

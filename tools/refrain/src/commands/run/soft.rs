@@ -27,7 +27,9 @@ pub struct Findings {
 /// Refuses the flags before anything is opened, if the device is no software GPU by name.
 pub(super) fn check(args: &RunArgs) -> Result<(), CliError> {
     match (args.device.device, flag(args)) {
-        (DeviceSpec::Rocm(_), Some(flag)) => Err(refusal(flag, args.device.device)),
+        (DeviceSpec::Rocm(_) | DeviceSpec::Cpu, Some(flag)) => {
+            Err(refusal(flag, args.device.device))
+        }
         _ => Ok(()),
     }
 }
@@ -42,8 +44,8 @@ fn flag(args: &RunArgs) -> Option<&'static str> {
 
 fn refusal(flag: &str, device: DeviceSpec) -> CliError {
     CliError::Usage(format!(
-        "{flag} watches or breaks what a software GPU executes; {device} is hardware, which shows and \
-         takes neither: use --device soft:gfx1201, or leave {flag} out"
+        "{flag} watches or breaks what a software GPU executes; {device} shows and takes \
+         neither: use --device soft:gfx1201, or leave {flag} out"
     ))
 }
 
