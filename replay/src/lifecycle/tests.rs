@@ -271,7 +271,7 @@ fn rows() -> Vec<(Code, StageError)> {
 
 /// Refusals that are made as such, by the gate of proofs, transitions, sessions, the registry and the
 /// command line; their own tests meet each.
-const DIRECT: [Code; 11] = [
+const DIRECT: [Code; 12] = [
     Code::ShareNotPinned,
     Code::NothingSpilled,
     Code::NothingDivided,
@@ -283,6 +283,7 @@ const DIRECT: [Code; 11] = [
     Code::Transition,
     Code::BeyondContext,
     Code::ReplayShare,
+    Code::CpuRetains,
 ];
 
 /// Refusals before there is a plan.
