@@ -583,6 +583,8 @@ impl Table {
         }
     }
 
+    /// The allocation that an access outside all of them most likely left: the one below, unless the one
+    /// above is [`OVERRUN_ODDS`] times nearer, since kernels run past ends far oftener than before starts.
     fn closest(&self, va: u64) -> Option<Nearest> {
         let below = self
             .live
@@ -597,9 +599,15 @@ impl Table {
         below
             .into_iter()
             .chain(above)
-            .min_by_key(|n| n.distance.unsigned_abs())
+            .min_by_key(|n| match n.distance {
+                past @ 0.. => past.unsigned_abs(),
+                before => before.unsigned_abs().saturating_mul(OVERRUN_ODDS),
+            })
     }
 }
+
+/// How much nearer an allocation above must be to be named instead of the one below.
+const OVERRUN_ODDS: u64 = 64;
 
 fn nearest(info: &AllocInfo, va: u64, freed: bool) -> Nearest {
     let end = info.base + info.len;

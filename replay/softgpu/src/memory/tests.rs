@@ -52,6 +52,25 @@ fn accesses_are_bounded() {
     }
 }
 
+/// Past an end is far likelier than before a start: the allocation below is named although the one above
+/// is nearer, until that is next door.
+#[test]
+fn what_was_run_past_is_named_rather_than_what_comes_next() {
+    let memory = AddressSpace::new();
+    let mut pair = ["a", "b"].map(|name| {
+        let base = memory.alloc(name, 64, 1, Rights::READ_WRITE, Kind::Device);
+        (base.unwrap(), name)
+    });
+    pair.sort_unstable();
+    let [(below, low), (above, high)] = pair;
+    let end = below + 64;
+    let gap = above - end;
+    for (before, expected) in [(gap / 2, low), (gap / 8, low), (gap / 128, high)] {
+        let fault = memory.check(above - before, 1, Access::Write).unwrap_err();
+        assert_eq!(&*fault.nearest.unwrap().name, expected, "{before} of {gap}");
+    }
+}
+
 #[test]
 fn rights_are_enforced() {
     let (memory, base) = space(16, Rights::READ);
