@@ -100,7 +100,11 @@ fn both_are_refused_for_hardware() {
         let flags = [&["--device", "rocm:0"], flag].concat();
         let ran = refrain(&run(text(&path), &flags));
         assert_eq!(ran.code, 2, "{flag:?}: {}", ran.err);
-        assert!(ran.err.contains("rocm:0 shows and takes neither"), "{}", ran.err);
+        assert!(
+            ran.err.contains("rocm:0 shows and takes neither"),
+            "{}",
+            ran.err
+        );
         assert!(ran.err.contains("--device soft:gfx1201"), "{}", ran.err);
     }
 }
