@@ -175,7 +175,6 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
         state,
     } = outcome;
     let counters = session.counters();
-    let seconds = counters.wall.as_secs_f64();
     let refusals = counters.refusals.rows().iter();
     Report {
         schema: "refrain.run.v1",
@@ -208,11 +207,7 @@ pub(super) fn report(plan: &CheckedPlan, session: &Session, outcome: Outcome) ->
             eager: counters.eager_host_us,
             retained: counters.retained_host_us,
         },
-        tok_s: if seconds > 0.0 {
-            counters.generated as f64 / seconds
-        } else {
-            0.0
-        },
+        tok_s: per_second(counters.generated, counters.wall),
         proof: session.standing().to_string(),
         strict: None,
         injected: None,
@@ -281,6 +276,13 @@ fn share(part: Duration, whole: Duration) -> f64 {
     }
 }
 
+fn per_second(count: u64, wall: Duration) -> f64 {
+    match wall.is_zero() {
+        true => 0.0,
+        false => count as f64 / wall.as_secs_f64(),
+    }
+}
+
 /// The report of a run that was refused before its first token.
 pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal) -> Report {
     Report {
@@ -295,7 +297,6 @@ pub(super) fn refused(plan: &CheckedPlan, device: DeviceSpec, refusal: &Refusal)
 /// The report of a run on the CPU.
 pub(super) fn of_cpu(plan: &CheckedPlan, session: &CpuSession, outcome: Outcome) -> Report {
     let counters = session.counters();
-    let seconds = counters.wall.as_secs_f64();
     let instance = session.instance();
     Report {
         tokens: outcome.generation.tokens,
@@ -303,11 +304,7 @@ pub(super) fn of_cpu(plan: &CheckedPlan, session: &CpuSession, outcome: Outcome)
         stop: outcome.generation.stop.map(StopReason::name),
         launches_per_token: instance.launches(),
         eager_tokens: counters.steps,
-        tok_s: if seconds > 0.0 {
-            counters.generated as f64 / seconds
-        } else {
-            0.0
-        },
+        tok_s: per_second(counters.generated, counters.wall),
         cpu: Some(CpuFacts {
             engine: concat!("refrain-cpu ", env!("CARGO_PKG_VERSION")).to_owned(),
             threads: instance.threads(),
